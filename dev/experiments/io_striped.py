@@ -17,7 +17,6 @@ FUSE.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
@@ -33,18 +32,17 @@ SERVERS = 2
 PLAIN = "plain"
 POLICIES = ["fifo", "sojf"]
 UNITS = [2, 3, 2]  # of the call before, and of the two calls
-# Makes one call at a time of the clock, and prints its beginning and its end.
+# Makes one call when it is told to, and prints when the call ended.
 CALL = """
-import json, mmap, os, sys, time
-path, size, at = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+import mmap, os, sys, time
+path, size = sys.argv[1], int(sys.argv[2])
 file = os.open(path, os.O_RDONLY | os.O_DIRECT)
 room = mmap.mmap(-1, size)
-time.sleep(max(0, at - time.monotonic()))
-began = time.monotonic()
+print("ready", flush=True)
+sys.stdin.readline()
 assert os.preadv(file, [room], 0) == size
-print(json.dumps([began, time.monotonic()]))
+print(time.monotonic())
 """
-START_S = 1.5  # for three Python programs to start
 
 
 class Bench:
@@ -59,21 +57,32 @@ class Bench:
 
     def once(self, before: list[object]) -> list[float]:
         """Ends of the two calls after that of the call before them, in stripes of time."""
-        start = time.monotonic() + START_S
         programs = []
         for place, units in enumerate(UNITS):
             file = self.disk.mounts[0] / f"file-{place}"
-            at = start + place * self.unit_s / 8
-            words = [sys.executable, "-c", CALL, file, units * self.stripe, at]
+            words = [*before, sys.executable, "-c", CALL, file, units * self.stripe]
             programs.append(
                 subprocess.Popen(
-                    [str(word) for word in [*before, *words]], stdout=subprocess.PIPE, text=True
+                    [str(word) for word in words],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
                 )
             )
+        for program in programs:
+            assert program.stdout
+            if program.stdout.readline() != "ready\n":
+                raise SlowDiskError("a program does not start")
+        for program in programs:
+            assert program.stdin
+            program.stdin.write("\n")
+            program.stdin.flush()
+            # The call before is still being served when the two calls arrive, one after the other.
+            time.sleep(self.unit_s / 8)
         said = [program.communicate()[0] for program in programs]
         if any(program.returncode for program in programs):
             raise SlowDiskError("a program failed")
-        first, *ends = [json.loads(text)[1] for text in said]
+        first, *ends = map(float, said)
         return [(end - first) / self.unit_s for end in ends]
 
 

@@ -70,7 +70,7 @@ struct PartsGrant {
     client: ClientId,
     /// Calls that are not done.
     left: BTreeSet<RequestId>,
-    /// Bytes of those that are.
+    /// Bytes of its calls that are done.
     done_bytes: u64,
     /// The client's grant that began with this one.
     began: Option<GrantId>,

@@ -19,7 +19,7 @@ pub struct Striping {
 /// What of some bytes of a file is on one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StripedPart {
-    /// Place of the server among those of the storage, from 0.
+    /// Index of the server within the storage, from 0.
     pub server: u32,
     /// The bytes in the server's own part of the file, which consists of its stripes without the
     /// others between them.

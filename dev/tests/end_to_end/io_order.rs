@@ -87,7 +87,7 @@ fn each_server_that_files_are_striped_over_has_a_queue() {
         assert_eq!(server["order"]["policy"], "sojf", "{status}");
         assert_eq!((&server["queued"], &server["outstanding"]), (&json!(0), &json!(0)), "{status}");
         let bytes = server["granted_bytes"].as_u64().unwrap();
-        // What is read alone before the stream begins, is read again with its window.
+        // The first read comes before the stream begins, and again with the stream's first window.
         assert!((4 << 20..5 << 20).contains(&bytes), "{status}");
     }
 }

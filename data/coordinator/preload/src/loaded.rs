@@ -84,23 +84,17 @@ pub(crate) fn find(name: &CStr, hash: u32) -> Option<*mut c_void> {
     // SAFETY: the tables are those of libraries that stay.
     let found =
         LIBRARIES[..count].iter().find_map(|library| unsafe { library.find(name, hash) })?;
-    found.function()
+    match found {
+        NamedSymbol::Function(address) => Some(address),
+        NamedSymbol::Other => None,
+    }
 }
 
-/// What a library has under a name.
+/// A symbol of the wanted name in a library.
 enum NamedSymbol {
     Function(*mut c_void),
     /// Something that is found in another way, such as a function that a resolver chooses.
     Other,
-}
-
-impl NamedSymbol {
-    fn function(self) -> Option<*mut c_void> {
-        match self {
-            NamedSymbol::Function(address) => Some(address),
-            NamedSymbol::Other => None,
-        }
-    }
 }
 
 /// Hash of a name in the tables.

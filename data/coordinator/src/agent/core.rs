@@ -72,7 +72,7 @@ pub(super) struct AgentCore {
     peers: Option<AgentPeers>,
     /// The entry and the number of the piece in each slot of the board's parts.
     slots: Vec<Option<(&'static CachedFile, u64)>>,
-    /// Number of parts that they have sent so far.
+    /// Number of parts so far that other agents have sent.
     parts: usize,
     /// How often the coordinator was asked again for a window that begins there: the agents that it
     /// had named did not have it.

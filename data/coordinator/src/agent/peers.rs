@@ -36,8 +36,8 @@ const STEP: Duration = Duration::from_millis(100);
 const SILENCE: Duration = Duration::from_millis(500);
 /// Longest wait for a part.
 const MAX_WAIT: Duration = Duration::from_secs(60);
-/// Longest wait for a part that comes from a third agent. The other one then asks its reader, which
-/// waits for nobody but the storage.
+/// Longest wait for a part that this agent is taking itself. Then the agent that wants it asks the
+/// reader of the part, which waits for the storage only.
 const MAX_TAKING: Duration = Duration::from_secs(2);
 /// Parts of a file are passed on only when it has not changed for this time. Its time of change
 /// would not tell about a further change in the same moment.

@@ -28,7 +28,7 @@ const OPENING: Duration = Duration::from_millis(500);
 /// A file stays open for this time after another node has wanted a part of it, also if the programs
 /// of this node have closed it: they may be ahead of those of the other nodes.
 const LENDING: Duration = Duration::from_secs(1);
-/// It stays open for at most this time after they have.
+/// A file stays open for at most this time after the programs of this node have closed it.
 const MAX_LENDING: Duration = Duration::from_secs(10);
 
 /// After another node could not give a part of a file, parts come from the storage for this time.

@@ -9,10 +9,10 @@
 //! serves several at a time. A read that belongs to no stream is not read ahead, so random
 //! readers pay nothing.
 //!
-//! Programs of several nodes may share a file so that those of one node skip whole units. What they
-//! skip is another node's, so such a *sparse* stream is not read ahead: its reads are ordered one
-//! by one. Example: with blocks of 1 MiB and two programs on each of four nodes, a node needs two
-//! units of eight.
+//! Where several nodes share a file, the programs of one node may skip whole units, which other
+//! nodes read. Such a stream is *sparse*: it is not read ahead, and its reads are ordered one by
+//! one. Example: with blocks of 1 MiB and two programs on each of four nodes, a node needs two
+//! units of eight. Units that the node itself has read from the storage do not count as skipped.
 //!
 //! This module is pure: it is told about reads, and returns windows.
 
@@ -80,8 +80,8 @@ struct StreamUnits {
     read: BTreeSet<u64>,
     /// Units of windows that no program has entered.
     announced: BTreeSet<u64>,
-    /// Units that this node has read from the storage. Programs may read them in the page cache,
-    /// which nobody hears of.
+    /// Units that this node has read from the storage. Programs may read them from the page cache
+    /// without telling the agent.
     here: BTreeSet<u64>,
     is_sparse: bool,
 }
@@ -473,7 +473,7 @@ mod tests {
         assert_eq!(streams.read(4 * KIB..8 * KIB, FILE, false), one(0..MIB));
     }
 
-    /// Reads units of a shared file, and enters those that are announced, as programs do.
+    /// Programs read these units of a shared file. Units that are announced are entered.
     fn read_units(streams: &mut Streams, units: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
         let mut windows = Vec::new();
         for start in units.map(|unit| unit * MIB) {
