@@ -3,21 +3,25 @@
 (elastic-blocks §3.2 to §3.5).
 
     dev/experiments/elastic_hadoop.py [--tiny] [--runs 3] [--megabytes 256] [--share 0.35]
-                                      [--only idle|straggler|busy] [--program wordcount|grep]
+                                      [--only idle|low|high|straggler] [--alphas 0 0.5 1]
+                                      [--programs wordcount grep wordmean]
 
 Hadoop 3.5 runs on five nodes of this machine: four with a DataNode, a NodeManager and an executor
 of eyas each, which a control group limits to a share of a processor together with their tasks, and
-one for the masters of jobs, which is not limited. The program is one of Hadoop's own examples, the
-same for both file systems, over one text of `--blocks` blocks. Its results are compared.
+one for the masters of jobs, which is not limited. The programs are Hadoop's own examples, the same
+for both file systems. Each has a text of its own of `--blocks` blocks, and all run at once. Their
+results are compared.
 
-*idle*: equal nodes. *straggler*: one node has a fifth of the others' speed. *busy*: one node has
-other work that computes and uses its disk all the time.
+*idle*: equal nodes. *low* and *high*: one node of four, or two, have other work that computes and
+uses their disk all the time, where the thesis has 6 and 12 of 30. *straggler*: one node has a fifth
+of the others' speed.
 
 *HDFS* has a map task for each block, as `TextInputFormat` makes them. The others read the file in
-eyas with `ElasticTextInputFormat`, under each scheduler, with a map task for each slot of the
-nodes. Systems take turns. Prints medians of the whole job and of its map phase, and the ratios to
-HDFS. Needs root, control groups of version 1, a JDK and Maven, a release build of eyas (or
-EYAS_BIN), and `eyas.jar` and `eyas-hadoop.jar` in `--jars`, as `dev/tools/java.sh jar` makes them.
+eyas with `ElasticTextInputFormat`, under each scheduler or, with `--alphas`, under lean with each
+alpha, with a map task for each slot of the nodes. Systems take turns. Prints medians of the time
+of all jobs and of their map phases, and the ratios to HDFS. Needs root, control groups of version
+1, a JDK and Maven, a release build of eyas (or EYAS_BIN), and `eyas.jar` and `eyas-hadoop.jar` in
+`--jars`, as `dev/tools/java.sh jar` makes them.
 """
 
 from __future__ import annotations
@@ -32,7 +36,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "testbed"))
@@ -51,18 +56,21 @@ SCHEDULERS = {
     "io-aware": ["-Deyas.scheduler=io-aware"],
     "lean": ["-Deyas.scheduler=lean"],
 }
-PROGRAMS = {"wordcount": [], "grep": ["a[b-d]+"]}
+PROGRAMS = {"wordcount": [], "wordmean": [], "grep": ["a[b-d]+"]}
 ELASTIC = [
     "-Dmapreduce.job.inputformat.class=io.eyas.hadoop.mapreduce.ElasticTextInputFormat",
     "-Dmapreduce.outputcommitter.factory.class=io.eyas.hadoop.mapreduce.RunCommitterFactory",
 ]
-ENVIRONMENTS = ["idle", "straggler", "busy"]
+#: With the number of nodes that have other work.
+ENVIRONMENTS = {"idle": 0, "low": 1, "high": 2, "straggler": 0}
 
 
 @contextlib.contextmanager
-def cluster_of_eyas(some: list[Node], home: Path) -> Iterator[dict[str, str]]:
-    """A dispatcher, and an executor that keeps files in each node. Its value is the environment of
-    its commands.
+def cluster_of_eyas(
+    some: list[Node], home: Path, options: Sequence[str] = ()
+) -> Iterator[dict[str, str]]:
+    """A dispatcher, and an executor that keeps files in each node, with these options. Its value is
+    the environment of its commands.
     """
     environment = {**os.environ, "EYAS_HOME": str(home), "EYAS_CLUSTER": "elastic"}
     with contextlib.ExitStack() as ending:
@@ -83,7 +91,7 @@ def cluster_of_eyas(some: list[Node], home: Path) -> Iterator[dict[str, str]]:
         dispatcher.stdout.readline()
         for place, node in enumerate(some):
             executor = [eyas(), "start", "executor", "--dfs", "--owned", "--name", node.name]
-            executor += ["--folder", str(node.folder / "eyas")]
+            executor += ["--folder", str(node.folder / "eyas"), *options]
             # The name by which Hadoop knows the node.
             named = f'hostname {address_of(place)}; exec "$@"'
             start(node, ["unshare", "--uts", "sh", "-c", named, "sh", *executor])
@@ -110,8 +118,30 @@ def shares(asked: argparse.Namespace, environment: str) -> list[float]:
 
 def lines(hadoop: HadoopNodes, folder: str) -> list[str]:
     """The result of a job, in the order of its lines."""
-    said = hadoop.run("org.apache.hadoop.fs.FsShell", "-cat", f"{folder}/part-*")
-    return sorted(said.splitlines())
+    # Programs of Hadoop print warnings to standard output.
+    into = hadoop.folder / "result"
+    hadoop.run("org.apache.hadoop.fs.FsShell", "-getmerge", f"{folder}/part-*", f"file://{into}")
+    return sorted(into.read_text().splitlines())
+
+
+def all_at_once(hadoop: HadoopNodes, jobs: list[list[str]]) -> JobTimes:
+    """Runs jobs at once. Returns when the last of them has ended, and the last of their maps."""
+    examples = jar("hadoop-mapreduce-examples")
+    with ThreadPoolExecutor(len(jobs)) as runners:
+        times = list(runners.map(lambda words: hadoop.job(examples, *words), jobs))
+    return JobTimes(max(one.whole for one in times), max(one.maps for one in times))
+
+
+def systems_of(asked: argparse.Namespace, hdfs: str) -> dict[str, tuple[str, list[str]]]:
+    """For each system, the address of its file system and the options of its jobs."""
+    schedulers = SCHEDULERS
+    if asked.alphas:
+        lean = SCHEDULERS["lean"]
+        schedulers = {f"lean, {alpha}": [*lean, f"-Deyas.alpha={alpha}"] for alpha in asked.alphas}
+    return {"HDFS": (hdfs, [])} | {
+        name: ("eyas://elastic", [*ELASTIC, f"-Deyas.map.tasks={NODES}", *words])
+        for name, words in schedulers.items()
+    }
 
 
 def measure(asked: argparse.Namespace, environment: str, folder: Path) -> list[list[object]]:
@@ -120,7 +150,7 @@ def measure(asked: argparse.Namespace, environment: str, folder: Path) -> list[l
     write_text(text, asked.megabytes)
     block = -(-text.stat().st_size // asked.blocks // 1024) * 1024
     found: dict[str, list[JobTimes]] = {}
-    of_hdfs: list[str] | None = None
+    of_hdfs: list[list[str]] | None = None
     with contextlib.ExitStack() as ending:
         some = ending.enter_context(nodes(shares(asked, environment), folder / "nodes"))
         (folder / "home").mkdir()
@@ -131,29 +161,42 @@ def measure(asked: argparse.Namespace, environment: str, folder: Path) -> list[l
             "dfs.replication": "2",
         }
         jars = [asked.jars / "eyas.jar", asked.jars / "eyas-hadoop.jar"]
-        hadoop = ending.enter_context(HadoopNodes(some, folder / "hadoop", options, jars))
-        put = [eyas(), "dfs", "put", str(text), "/text", "--chunk-size", str(block)]
-        subprocess.run([*put, "--replicas", "2"], env=variables, check=True)
-        hadoop.run("org.apache.hadoop.fs.FsShell", "-put", str(text), f"{hadoop.hdfs}/text")
+        masters = len(asked.programs)
+        hadoop = ending.enter_context(
+            HadoopNodes(some, folder / "hadoop", options, jars, masters=masters)
+        )
+        for program in asked.programs:
+            put = [eyas(), "dfs", "put", str(text), f"/{program}", "--chunk-size", str(block)]
+            subprocess.run([*put, "--replicas", "2"], env=variables, check=True)
+            shell = "org.apache.hadoop.fs.FsShell"
+            hadoop.run(shell, "-put", str(text), f"{hadoop.hdfs}/{program}")
         for node in some:
             node.cap(True)
         ending.callback(lambda: [node.cap(False) for node in some])
-        if environment == "busy":
-            ending.enter_context(busy(some[-1:]))
-        systems = {"HDFS": (hadoop.hdfs, [])} | {
-            name: ("eyas://elastic", [*ELASTIC, f"-Deyas.map.tasks={NODES}", *words])
-            for name, words in SCHEDULERS.items()
-        }
+        ending.enter_context(busy(some[len(some) - ENVIRONMENTS[environment] :]))
+        systems = systems_of(asked, hadoop.hdfs)
         for number, name in itertools.product(range(asked.runs), systems):
             place, words = systems[name]
-            output = f"{place}/result-{name}-{number}"
-            program = [*words, f"{place}/text", output, *PROGRAMS[asked.program]]
-            times = hadoop.job(jar("hadoop-mapreduce-examples"), asked.program, *program)
+            outputs = {
+                program: f"{place}/result-{program}-{name.replace(', ', '-')}-{number}"
+                for program in asked.programs
+            }
+            times = all_at_once(
+                hadoop,
+                [
+                    [program, *words, f"{place}/{program}", output, *PROGRAMS[program]]
+                    for program, output in outputs.items()
+                ],
+            )
             found.setdefault(name, []).append(times)
-            result = lines(hadoop, output)
+            result = [lines(hadoop, output) for output in outputs.values()]
             of_hdfs = result if of_hdfs is None else of_hdfs
             if result != of_hdfs:
-                raise SystemExit(f"the result of {name} differs from that on HDFS")
+                differing = sorted(set(of_hdfs[0]) ^ set(result[0]))
+                raise SystemExit(
+                    f"the result of {name} differs from that on HDFS: {len(result[0])} lines, and "
+                    f"{len(of_hdfs[0])} on HDFS; these differ: {differing[:6]}"
+                )
             print(
                 f"{environment}, {name}: {times.whole:.1f} s, maps {times.maps:.1f} s", flush=True
             )
@@ -179,7 +222,12 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=3, help="runs of each; the median counts")
     parser.add_argument("--share", type=float, default=0.35, help="share of a processor of a node")
     parser.add_argument("--only", choices=ENVIRONMENTS, help="run only this part")
-    parser.add_argument("--program", choices=PROGRAMS, default="wordcount")
+    parser.add_argument(
+        "--programs", choices=PROGRAMS, nargs="+", default=["wordcount"], help="all run at once"
+    )
+    parser.add_argument(
+        "--alphas", nargs="+", type=float, help="lean with each of these, and no other scheduler"
+    )
     parser.add_argument(
         "--jars", type=Path, default=PROJECT / "target" / "java", help="folder of the jars"
     )
@@ -195,8 +243,9 @@ def main() -> int:
             rows += measure(asked, environment, folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+    programs = ", ".join(asked.programs)
     show(
-        f"{asked.program}, {asked.megabytes} MB, {NODES} nodes, medians of {asked.runs} runs",
+        f"{programs}, {asked.megabytes} MB, {NODES} nodes, medians of {asked.runs} runs",
         ["environment", "system", "job, s", "maps, s", "job of HDFS's", "maps of HDFS's"],
         rows,
     )

@@ -29,8 +29,10 @@ END_S, RUN_S = 30, 900
 SERVER = "org.apache.hadoop.yarn.server"
 NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
-#: Memory of a master's container and of a task's, MB: a node has no room for a master.
-MASTER_MB, TASK_MB = 1024, 512
+#: Memory, MB, and processors of the container of a master and of a task, as YARN counts them. Nodes
+#: have no memory for a master, and the masters' node has too few processors for a task.
+MASTER_MB, MASTER_CORES = 1024, 1
+TASK_MB, TASK_CORES = 512, 4
 
 # Tasks report often, so that the end of a phase is seen when it comes.
 OPTIONS = {
@@ -43,6 +45,11 @@ OPTIONS = {
     "dfs.namenode.fs-limits.min-block-size": "1024",
     "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "100",
     "yarn.scheduler.minimum-allocation-mb": str(TASK_MB),
+    "yarn.scheduler.maximum-allocation-vcores": str(TASK_CORES),
+    "yarn.scheduler.capacity.resource-calculator": (
+        "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator"
+    ),
+    "yarn.scheduler.capacity.maximum-am-resource-percent": "1",
     "yarn.nodemanager.localizer.address": "0.0.0.0:0",
     "yarn.nodemanager.webapp.address": "127.0.0.1:0",
     "yarn.nodemanager.disk-health-checker.enable": "false",
@@ -53,13 +60,16 @@ OPTIONS = {
     "yarn.client.application-client-protocol.poll-interval-ms": "50",
     "yarn.app.mapreduce.am.staging-dir": "/tmp/staging",
     "yarn.app.mapreduce.am.resource.mb": str(MASTER_MB),
+    "yarn.app.mapreduce.am.resource.cpu-vcores": str(MASTER_CORES),
     "yarn.app.mapreduce.am.command-opts": f"-Xmx400m {JVM}",
     "yarn.app.mapreduce.am.scheduler.heartbeat.interval-ms": "100",
     "mapreduce.framework.name": "yarn",
     "mapreduce.shuffle.port": "0",
     "mapreduce.map.memory.mb": str(TASK_MB),
+    "mapreduce.map.cpu.vcores": str(TASK_CORES),
     "mapreduce.map.java.opts": "-Xmx300m -XX:+UseSerialGC -Xshare:auto",
     "mapreduce.reduce.memory.mb": str(TASK_MB),
+    "mapreduce.reduce.cpu.vcores": str(TASK_CORES),
     "mapreduce.reduce.java.opts": "-Xmx300m -XX:+UseSerialGC -Xshare:auto",
     "mapreduce.task.io.sort.mb": "64",
     "mapreduce.task.progress-report.interval": "200",
@@ -92,7 +102,8 @@ def free_port() -> int:
 
 class HadoopNodes:
     """A context manager. `options` override others, `jars` are in the class path of all; each node
-    has room for this number of tasks at a time. With none, there is HDFS alone.
+    has room for this number of tasks at a time. With none, there is HDFS alone. At most `masters`
+    jobs, of at most three, run at a time.
     """
 
     def __init__(
@@ -102,8 +113,9 @@ class HadoopNodes:
         options: Mapping[str, str],
         jars: Sequence[Path] = (),
         tasks: int = 1,
+        masters: int = 1,
     ) -> None:
-        self.nodes, self.folder, self.tasks = nodes, folder, tasks
+        self.nodes, self.folder, self.tasks, self.masters = nodes, folder, tasks, masters
         self.classpath = ":".join([*map(str, jars), classpath()])
         ports = {name: free_port() for name in ("names", "rm", "scheduler", "tracker", "web")}
         here = "127.0.0.1:"
@@ -155,17 +167,22 @@ class HadoopNodes:
     def start_yarn(self) -> None:
         """Starts the ResourceManager, and the NodeManagers of the nodes and of the masters."""
         self.start(None, "rm", {}, f"{SERVER}.resourcemanager.ResourceManager")
-        self.start_tasks(None, "masters", "127.0.0.1", MASTER_MB)
+        masters = (MASTER_MB * self.masters, MASTER_CORES * self.masters)
+        self.start_tasks(None, "masters", "127.0.0.1", *masters)
+        of_node = (TASK_MB * self.tasks, TASK_CORES * self.tasks)
         for place, node in enumerate(self.nodes):
-            self.start_tasks(node, f"{node.name}-tasks", address_of(place), TASK_MB * self.tasks)
+            self.start_tasks(node, f"{node.name}-tasks", address_of(place), *of_node)
         wait_for(lambda: self.joined() == len(self.nodes) + 1, "starting YARN")
 
-    def start_tasks(self, node: Node | None, name: str, address: str, memory_mb: int) -> None:
+    def start_tasks(
+        self, node: Node | None, name: str, address: str, memory_mb: int, cores: int
+    ) -> None:
         """Starts a NodeManager with this address and room for containers."""
         own = {
             "yarn.nodemanager.hostname": address,
             "yarn.nodemanager.address": f"{address}:0",
             "yarn.nodemanager.resource.memory-mb": str(memory_mb),
+            "yarn.nodemanager.resource.cpu-vcores": str(cores),
         }
         self.start(node, name, own, f"{SERVER}.nodemanager.NodeManager")
 
