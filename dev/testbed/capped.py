@@ -1,5 +1,6 @@
-"""Nodes on this machine with limited shares of a processor and of the disk (control groups of
-version 1), without networks. For experiments in which nodes differ in speed, not in links.
+"""Nodes on this machine with limited shares of a processor, of the disk and of the memory (control
+groups of version 1), without networks. For experiments in which nodes differ in speed, not in
+links.
 """
 
 from __future__ import annotations
@@ -25,17 +26,23 @@ BUSY = Path(__file__).resolve().parent / "busy.py"
 
 class Node:
     """Processes that share a fraction of one processor, and a limit in bytes a second on disk
-    access past the page cache. Their files are in `folder`.
+    access past the page cache; `memory_bytes` limits their memory with their page cache. Their
+    files are in `folder`.
     """
 
-    def __init__(self, name: str, share: float, folder: Path, disk_bytes_s: int = 0) -> None:
+    def __init__(
+        self, name: str, share: float, folder: Path, disk_bytes_s: int = 0, memory_bytes: int = 0
+    ) -> None:
         self.name, self.share, self.folder = name, share, folder / name
         self.folder.mkdir(parents=True)
-        self.groups = [CGROUPS / kind / f"eyas-{os.getpid()}-{name}" for kind in ("cpu", "blkio")]
+        kinds = ["cpu", "blkio"] + (["memory"] if memory_bytes else [])
+        self.groups = [CGROUPS / kind / f"eyas-{os.getpid()}-{name}" for kind in kinds]
         for group in self.groups:
             group.mkdir()
         (self.groups[0] / "cpu.cfs_period_us").write_text(str(PERIOD_US))
         (self.groups[0] / "cpu.shares").write_text(str(WEIGHT))
+        if memory_bytes:
+            (self.groups[2] / "memory.limit_in_bytes").write_text(str(memory_bytes))
         if disk_bytes_s:
             device = self.folder.stat().st_dev
             limit = f"{os.major(device)}:{os.minor(device)} {disk_bytes_s}"
@@ -69,12 +76,14 @@ class Node:
 
 
 @contextlib.contextmanager
-def nodes(shares: Sequence[float], folder: Path, disk_bytes_s: int = 0) -> Iterator[list[Node]]:
+def nodes(
+    shares: Sequence[float], folder: Path, disk_bytes_s: int = 0, memory_bytes: int = 0
+) -> Iterator[list[Node]]:
     """Creates nodes with these shares, not limited yet."""
     made: list[Node] = []
     try:
         for place, share in enumerate(shares):
-            made.append(Node(f"n{place}", share, folder, disk_bytes_s))
+            made.append(Node(f"n{place}", share, folder, disk_bytes_s, memory_bytes))
         yield made
     finally:
         for node in made:

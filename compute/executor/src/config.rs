@@ -77,6 +77,8 @@ pub struct ExecutorConfig {
     pub has_files: bool,
     /// Maximum size of the node's audit log; 0 for no log.
     pub audit_bytes: u64,
+    /// Maximum size of the chunks that clients may keep in the node's memory.
+    pub files_memory_bytes: u64,
     /// How the node of the file system measures its load.
     pub load: LoadOptions,
     /// The policy that chooses the object that leaves a full store.
@@ -89,6 +91,8 @@ pub struct ExecutorConfig {
     pub emulation_folder: PathBuf,
     /// Access file of the I/O coordinator; without one, fetches do not wait for turns.
     pub io: Option<PathBuf>,
+    /// The job class of fetches at the coordinator.
+    pub io_class: String,
     /// The `eyas` program, which tasks can call by that name.
     pub eyas: PathBuf,
     /// Keep reconnecting to a lost dispatcher for this long.

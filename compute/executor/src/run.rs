@@ -214,7 +214,7 @@ fn serve_peers(
 fn storage_turns(config: &ExecutorConfig) -> Result<Option<Arc<dyn ReadOrder>>, ExecutorError> {
     let Some(path) = &config.io else { return Ok(None) };
     let failed = io(&format!("cannot use the I/O coordinator's access file {}", path.display()));
-    StorageTurns::start(path).map(Some).map_err(failed)
+    StorageTurns::start(path, &config.io_class).map(Some).map_err(failed)
 }
 
 /// The executor's node of the cluster's file system, if it has one.
@@ -231,7 +231,8 @@ fn files_node(
     make_inner_private(&config.files_folder())?;
     let node = PreparedNode::open(&config.files_folder(), bind_address)?
         .with_audit_bytes(config.audit_bytes)
-        .with_load(config.load);
+        .with_load(config.load)
+        .with_memory(config.files_memory_bytes);
     Ok(Some(ExecutorFilesNode::new(node, store.clone(), config.limits.floor_bytes)))
 }
 

@@ -10,16 +10,14 @@ use eyas_coordinator::{TurnClient, class_id};
 use eyas_session::Access;
 use eyas_store::{ReadOrder, ReadTurn, TurnRequest};
 
-/// The I/O class of fetches.
-const CLASS: &str = "eyas";
-
 pub(crate) struct StorageTurns(TurnClient);
 
 impl StorageTurns {
-    /// Asks the coordinator of that access file for turns while it can be reached.
-    pub fn start(access: &Path) -> io::Result<Arc<dyn ReadOrder>> {
+    /// Asks the coordinator of that access file for turns while it can be reached. They belong to
+    /// the job class with this name.
+    pub fn start(access: &Path, class: &str) -> io::Result<Arc<dyn ReadOrder>> {
         let access = Access::load(access).map_err(io::Error::other)?;
-        Ok(Arc::new(StorageTurns(TurnClient::start(access, class_id(CLASS))?)))
+        Ok(Arc::new(StorageTurns(TurnClient::start(access, class_id(class))?)))
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use eyas_files::protocol::{ChunkPresence, ChunkSpec};
+use eyas_files::{MemoryAccount, MemoryUse};
 use eyas_ring::RecordVersion;
 use eyas_store::{
     Checksum, DamagedUsage, Incoming, ObjectStore, OpenObject, StoreError, StoreErrorKind,
@@ -20,6 +21,7 @@ use tokio::task::block_in_place;
 use tokio::time::timeout;
 
 use crate::database::{Database, DatabaseError, OwnChunk};
+use crate::memory::LockedChunks;
 use crate::space::{ChunkSpace, SpaceError};
 
 mod derived;
@@ -91,6 +93,8 @@ pub(crate) struct NodeChunks {
     /// Chunks of clients whose connections have ended, and when.
     left: Mutex<HashMap<ObjectId, Instant>>,
     durable: DurableChunks,
+    /// Those that stay in memory.
+    locked: LockedChunks,
     /// Versions of files whose chunks are being forced to the disk for their leaders.
     securing: Mutex<BTreeSet<(FileName, RecordVersion)>>,
 }
@@ -154,6 +158,7 @@ impl NodeChunks {
             ..PeerLimits::default()
         });
         let durable = DurableChunks::start(database.clone(), store.clone())?;
+        let locked = LockedChunks::new(store.dir(), 0);
         let left = Mutex::default();
         let securing = Mutex::default();
         Ok(NodeChunks {
@@ -166,13 +171,38 @@ impl NodeChunks {
             own,
             left,
             durable,
+            locked,
             securing,
         })
+    }
+
+    /// Sets the maximum size of the chunks that stay in memory, bytes; without it, none does.
+    pub fn with_memory(self, memory_bytes: u64) -> Self {
+        let locked = LockedChunks::new(self.store.dir(), memory_bytes);
+        NodeChunks { locked, ..self }
     }
 
     /// The folder of the store.
     pub fn store_folder(&self) -> &Path {
         self.store.dir()
+    }
+
+    /// Renews an account of memory, and keeps those of these chunks for it that are here. Blocks.
+    pub fn keep_in_memory(&self, account: MemoryAccount, objects: &[ObjectId]) -> MemoryUse {
+        let here: Vec<_> = {
+            let own = self.own();
+            let spec = |object: &ObjectId| {
+                let OwnChunk { size_bytes, checksum } = own.get(object)?.chunk;
+                Some(ChunkSpec { object: *object, size_bytes, checksum })
+            };
+            objects.iter().filter_map(spec).collect()
+        };
+        self.locked.keep(account, &here)
+    }
+
+    /// The chunks that stay in memory.
+    pub fn locked(&self) -> &LockedChunks {
+        &self.locked
     }
 
     /// All chunks of this node.
@@ -477,6 +507,7 @@ impl NodeChunks {
             return;
         }
         self.database.disown(disowned);
+        self.locked.forget(disowned);
         for object in disowned.iter().copied() {
             self.store.mark_replaceable(object);
             self.room.release(object);

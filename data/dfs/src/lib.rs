@@ -16,6 +16,7 @@ mod gossip;
 mod incoming_audits;
 mod links;
 mod load;
+mod memory;
 mod node;
 mod node_shared;
 mod rights;

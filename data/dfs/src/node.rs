@@ -37,6 +37,7 @@ use crate::gossip::{Gossip, LiveNodes, Neighbour};
 use crate::links::NodeLinks;
 use crate::links::ToPeer;
 use crate::load::{LoadMeter, LoadOptions};
+use crate::memory;
 use crate::node_shared::{Identity, NodeShared};
 use crate::ring_thread::{RingEffects, RingInput, RingState, RingThread};
 use crate::runs::{self, RunInput, Runs};
@@ -54,6 +55,9 @@ const MAX_QUEUED_INPUTS: usize = 1 << 12;
 /// Interval at which a node publishes its free space and makes its list of chunks durable.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 
+/// Maximum size of the chunks that clients may keep in memory, unless it is set.
+const DEFAULT_MEMORY_BYTES: u64 = 1 << 30;
+
 /// A node that is not started yet, but has its id and its address.
 pub struct PreparedNode {
     folder: PathBuf,
@@ -66,6 +70,7 @@ pub struct PreparedNode {
     audit_bytes: u64,
     scrub_bytes_per_s: u64,
     load: LoadOptions,
+    memory_bytes: u64,
 }
 
 /// The reason why a node cannot be started.
@@ -130,6 +135,7 @@ impl PreparedNode {
             audit_bytes: DEFAULT_AUDIT_BYTES,
             scrub_bytes_per_s: audit::SCRUB_BYTES_PER_S,
             load: LoadOptions::DEFAULT,
+            memory_bytes: DEFAULT_MEMORY_BYTES,
         })
     }
 
@@ -147,6 +153,11 @@ impl PreparedNode {
     /// Sets how the node measures its load.
     pub fn with_load(self, load: LoadOptions) -> Self {
         PreparedNode { load, ..self }
+    }
+
+    /// Sets the maximum size of the chunks that clients may keep in memory, bytes.
+    pub fn with_memory(self, memory_bytes: u64) -> Self {
+        PreparedNode { memory_bytes, ..self }
     }
 
     /// The id of the node.
@@ -211,7 +222,8 @@ impl DfsNode {
         let (abandon, abandoned) = tokio::sync::mpsc::channel(runs::MAX_ABANDONED);
         let runs = Runs::open(database.clone(), runs_told, abandon)?;
         let (tell_state, state) = watch::channel(RingState::default());
-        let chunks = NodeChunks::open(database.clone(), store, peers, server, room.clone())?;
+        let chunks = NodeChunks::open(database.clone(), store, peers, server, room.clone())?
+            .with_memory(prepared.memory_bytes);
         let links = NodeLinks::new(node, membership.system, access.clone());
         let neighbours = Mutex::new(alive.now());
         let shared = Arc::new(NodeShared {
@@ -243,15 +255,9 @@ impl DfsNode {
         let acceptor = SessionAcceptor::new(&access, Role::Node);
         let listener =
             Listener::new(listener.map_err(failed("listen"))?, acceptor, "the file system's port");
-        let mut tasks = JoinSet::new();
+        let mut tasks = upkeep(&shared, prepared.load, prepared.scrub_bytes_per_s);
         tasks.spawn(serve::accept(shared.clone(), listener));
         tasks.spawn(watch_alive(shared.clone(), alive));
-        tasks.spawn(keep_told(shared.clone()));
-        tasks.spawn(keep_load_told(shared.clone(), prepared.load));
-        tasks.spawn(audit::audit(shared.clone()));
-        if prepared.scrub_bytes_per_s > 0 {
-            tasks.spawn(audit::scrub(shared.clone(), prepared.scrub_bytes_per_s));
-        }
         tasks.spawn(runs::abandoned::remove(access.clone(), (node, address), abandoned));
         Ok(DfsNode { shared, threads, _tasks: tasks })
     }
@@ -448,6 +454,28 @@ async fn keep_told(shared: Arc<NodeShared>) {
         audit::reclaim(&shared);
         // What clients have left goes when room is needed.
         shared.gossip.tell_free(shared.room.free_bytes() + shared.chunks.left_bytes()).await;
+    }
+}
+
+/// What a node does all the time, whoever asks for something.
+fn upkeep(shared: &Arc<NodeShared>, load: LoadOptions, scrub_bytes_per_s: u64) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(keep_told(shared.clone()));
+    tasks.spawn(keep_load_told(shared.clone(), load));
+    tasks.spawn(release_memory(shared.clone()));
+    tasks.spawn(audit::audit(shared.clone()));
+    if scrub_bytes_per_s > 0 {
+        tasks.spawn(audit::scrub(shared.clone(), scrub_bytes_per_s));
+    }
+    tasks
+}
+
+/// Releases memory of clients that have gone.
+async fn release_memory(shared: Arc<NodeShared>) {
+    let mut ticks = interval(memory::RELEASE_EVERY);
+    loop {
+        ticks.tick().await;
+        shared.chunks.locked().release_old();
     }
 }
 

@@ -40,6 +40,7 @@ fn only_reads(what: &RequestBody) -> bool {
         RequestBody::Bad { .. } | RequestBody::Tell { .. } | RequestBody::Changes { .. } => false,
         RequestBody::Discard { .. } | RequestBody::MayWrite { .. } => false,
         RequestBody::Renew { .. } => false,
+        RequestBody::KeepInMemory { .. } | RequestBody::ReleaseMemory { .. } => false,
     }
 }
 
@@ -54,7 +55,7 @@ fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
     match what {
         RequestBody::Membership => true,
         // A client learns the ids of chunks only from records that it may read.
-        RequestBody::Contents { .. } => true,
+        RequestBody::Contents { .. } | RequestBody::KeepInMemory { .. } => true,
         RequestBody::Operate(operation) => permits(scope, operation),
         RequestBody::OperateAll(operations) => {
             operations.iter().all(|operation| permits(scope, operation))
@@ -85,6 +86,8 @@ fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
         RequestBody::Derive { .. } | RequestBody::Cut(_) => false,
         // The executor tells its tasks.
         RequestBody::StoreFolder => false,
+        // That is for the client that has opened the account.
+        RequestBody::ReleaseMemory { .. } => false,
     }
 }
 
@@ -121,6 +124,8 @@ pub(crate) fn is_allowed_for(behalf: &Behalf, what: &RequestBody) -> bool {
             behalf.holds(&run.folder()) && may_ask
         }
         RequestBody::Tell { run, .. } => may_write && behalf.holds(&run.folder()),
+        // They name no file, and use memory of nodes.
+        RequestBody::KeepInMemory { .. } | RequestBody::ReleaseMemory { .. } => false,
         // They name no file.
         RequestBody::Check { .. } | RequestBody::StoreFolder | RequestBody::Cut(_) => false,
         RequestBody::Usage | RequestBody::Loads => false,
@@ -182,7 +187,7 @@ fn permits(scope: &impl PermittedNames, operation: &FileOperation) -> bool {
 mod tests {
     use super::*;
     use eyas_blocks::{Event as BlockEvent, TaskBlock, TaskClaim, TaskNumber, WorkerId};
-    use eyas_files::BlockRunId;
+    use eyas_files::{BlockRunId, MemoryAccount};
     use eyas_ring::{ListDepth, RecordVersion, Replaceable, Round};
     use eyas_types::JobId;
     use eyas_types::access::{FilesAccess, KeyId};
@@ -238,6 +243,8 @@ mod tests {
                 },
                 [true, false, false, false],
             ),
+            (keep_in_memory(), [true, false, true, false]),
+            (RequestBody::ReleaseMemory { number: 1 }, [true, false, false, false]),
             (run(own, RunRequest::Spec), [true, true, true, false]),
             (run(other, RunRequest::Spec), [true, true, false, false]),
             (run(own, RunRequest::Claim(claim())), [true, false, true, false]),
@@ -250,6 +257,11 @@ mod tests {
                 [key(KeyRole::Submit), key(KeyRole::Read), token(Some(&scope)), token(None)];
             assert_eq!(answers, may, "{what:?}");
         }
+    }
+
+    fn keep_in_memory() -> RequestBody {
+        let account = MemoryAccount { number: 1, limit_bytes: 1 };
+        RequestBody::KeepInMemory { account, objects: Vec::new() }
     }
 
     fn claim() -> TaskClaim {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use eyas_files::BlockRunId;
 use eyas_files::protocol::{
-    ChangeEntry, ChunkPresence, ChunkSpec, FilesOrigin, LogPosition, NodeRequest, NodeResponse,
-    RequestBody, ResponseBody, RunRequest, StoreFolder, Usage,
+    ChangeEntry, ChunkPresence, ChunkSpec, FilesOrigin, LogPosition, MemoryAccount, MemoryUse,
+    NodeRequest, NodeResponse, RequestBody, ResponseBody, RunRequest, StoreFolder, Usage,
 };
 use eyas_ring::{Event, FileAnswer, FileOperation, Refusal};
 use eyas_session::{Listener, Outbox, Session, SessionError, outbox};
@@ -387,11 +387,25 @@ impl Client {
             }
             RequestBody::Usage => ResponseBody::Usage(self.usage()),
             RequestBody::Loads => ResponseBody::Loads(self.shared.loads().into_iter().collect()),
+            RequestBody::KeepInMemory { account, objects } => self.keep(account, &objects),
+            RequestBody::ReleaseMemory { number } => self.release(number),
             // A client that may not was refused before.
             RequestBody::MayWrite { .. } => ResponseBody::MayWrite,
             RequestBody::Renew { objects } => self.renew(&objects),
         };
         self.reply(reply).await;
+    }
+
+    /// Keeps chunks in memory.
+    fn keep(&self, account: MemoryAccount, objects: &[ObjectId]) -> ResponseBody {
+        let keep = || self.shared.chunks.keep_in_memory(account, objects);
+        ResponseBody::Memory(block_in_place(keep))
+    }
+
+    /// Releases the memory of an account.
+    fn release(&self, number: u128) -> ResponseBody {
+        block_in_place(|| self.shared.chunks.locked().release(number));
+        ResponseBody::Memory(MemoryUse::default())
     }
 
     /// Keeps chunks that the client still needs. Says which of them are here.

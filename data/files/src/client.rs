@@ -26,10 +26,11 @@ use crate::copy::Copies;
 use crate::error::FilesError;
 use crate::file::File;
 use crate::folders::Folders;
+use crate::memory::ChunkMemory;
 use crate::names::Names;
 use crate::near::NearStores;
 use crate::near::node::NearNode;
-use crate::protocol::{DfsMembership, FilesOrigin, Member, NodeLoad, Usage};
+use crate::protocol::{DfsMembership, FilesOrigin, Member, MemoryAccount, NodeLoad, Usage};
 use crate::publish::Publisher;
 use crate::quota::Quotas;
 use crate::read::ChunkReader;
@@ -222,6 +223,20 @@ impl DfsClient {
     /// `Invalid` if no recovery is needed, or if one of the nodes is alive; `Unreachable`.
     pub async fn recover(&self, without: &BTreeSet<NodeId>) -> Result<Recovery, FilesError> {
         self.0.routes.recover(without).await
+    }
+
+    /// Opens an account for chunks that stay in memory, up to this many bytes on each node.
+    ///
+    /// # Errors
+    /// `Local` if the system has no random numbers.
+    pub fn keep_in_memory(&self, limit_bytes: u64) -> Result<ChunkMemory, FilesError> {
+        ChunkMemory::begin(self.0.routes.clone(), limit_bytes)
+    }
+
+    /// Lets the node on this machine keep the chunks that this client opens, on an account that
+    /// another client has opened.
+    pub fn set_memory(&self, account: MemoryAccount) {
+        self.0.chunks.near.set_memory(account);
     }
 
     /// The node on this machine, if there is one.

@@ -21,6 +21,7 @@ mod file;
 mod file_writer;
 mod folders;
 mod groups;
+mod memory;
 mod names;
 mod near;
 mod outgoing;
@@ -62,10 +63,14 @@ pub use error::{FilesError, FilesErrorKind};
 pub use file::File;
 pub use file_writer::FileWriter;
 pub use folders::list::FolderPage;
+pub use memory::{ChunkMemory, MemoryAccountError};
+pub use near::mapped::LockedFile;
 pub use near::node::NearNode;
 pub use near::{CheckedFile, ChunkContent, OpenChunk};
 pub use places::{BlockHolder, BlockPlace};
-pub use protocol::{ChangeEntry, DfsMembership, FilesOrigin, Member, NodeLoad, Usage};
+pub use protocol::{
+    ChangeEntry, DfsMembership, FilesOrigin, Member, MemoryAccount, MemoryUse, NodeLoad, Usage,
+};
 pub use publish::HiddenFile;
 pub use quota::FolderUsage;
 pub use random::new_file_id;

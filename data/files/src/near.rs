@@ -10,7 +10,7 @@
 mod checks;
 mod direct;
 mod file_state;
-mod mapped;
+pub(crate) mod mapped;
 pub(crate) mod node;
 mod stores;
 
@@ -133,6 +133,7 @@ impl NearStores {
         let known = self.chunk(chunk.object);
         let open = move |store: &Path, chunk: &Chunk| open_checked(store, chunk, &known, division);
         let (file, ends) = self.read_store(chunk, open).await?;
+        self.keep_in_memory(chunk.object).await;
         Some(OpenChunk { content: ChunkContent::File(file), ends })
     }
 

@@ -1,6 +1,7 @@
 //! The messages between clients and nodes of the file system, in frames of `eyas_session`.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use eyas_blocks::{
     BlockPolicy, Effect as BlockEffect, Event as BlockEvent, TaskAnswer, TaskClaim, WorkerId,
@@ -173,6 +174,36 @@ pub enum RequestBody {
     Renew { objects: Vec<ObjectId> },
     /// The loads of all nodes, as far as the node knows them. Answered by [`ResponseBody::Loads`].
     Loads,
+    /// Keep these chunks of the node in memory, as far as the account and the node have room, and
+    /// keep those of earlier requests for another [`MEMORY_TERM`]. Answered by
+    /// [`ResponseBody::Memory`].
+    KeepInMemory { account: MemoryAccount, objects: Vec<ObjectId> },
+    /// Release the memory of the account with this number. Answered by [`ResponseBody::Memory`].
+    ReleaseMemory { number: u128 },
+}
+
+/// A node releases the memory of an account that no client has asked about for this long.
+pub const MEMORY_TERM: Duration = Duration::from_secs(60);
+
+/// Memory on each node for chunks that are read again and again, as by the passes of an iteration
+/// (elastic-blocks §2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryAccount {
+    /// Its random number.
+    pub number: u128,
+    /// Maximum size of the chunks on a node, bytes.
+    pub limit_bytes: u64,
+}
+
+/// What an account has on a node, or on all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryUse {
+    /// Number of chunks.
+    pub chunks: u64,
+    /// Their size, bytes.
+    pub bytes: u64,
+    /// Why chunks are not in memory for which the account has room, for a person.
+    pub failure: Option<String>,
 }
 
 impl RequestBody {
@@ -185,6 +216,7 @@ impl RequestBody {
                 _ => 0,
             },
             RequestBody::Run { request: RunRequest::Claim(_), .. } => 4,
+            RequestBody::KeepInMemory { .. } | RequestBody::ReleaseMemory { .. } => 6,
             _ => 0,
         }
     }
@@ -360,6 +392,8 @@ pub enum ResponseBody {
     Discarded,
     MayWrite,
     Loads(Vec<(NodeId, NodeLoad)>),
+    /// What the account has on this node now.
+    Memory(MemoryUse),
 }
 
 /// The content of a small chunk as a node has it. The reader checks it against the checksum of the

@@ -96,6 +96,7 @@ experiments! {
     #[ignore = "downloads Nextflow and Snakemake, and needs Slurm: make soak"]
     pipelines: "pipelines.py", is_root() && can_use(&["slurmctld", "java", "mvn"]);
     passes: "passes.py", true;
+    passes_in_memory: "passes_in_memory.py", is_root();
     placement: "placement.py", has_testbed();
     sandbox_inputs: "sandbox_inputs.py", true;
     striped_files: "io_striped.py", is_root() && can_mount();

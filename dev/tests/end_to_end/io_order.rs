@@ -343,6 +343,13 @@ for read in range(400):
     assert_eq!(status["storages"][0]["left_alone"], 0, "{status}");
 }
 
+/// Bytes that programs of a job class have read from the first storage.
+fn bytes(status: &Value, class: &str) -> u64 {
+    let waits = status["storages"][0]["waits"].as_array().cloned().unwrap_or_default();
+    let of_class = waits.iter().find(|wait| wait["class"] == class);
+    of_class.map_or(0, |wait| wait["bytes"].as_u64().unwrap())
+}
+
 #[test]
 fn limits_are_kept_and_reservations_are_met() {
     const MEGABYTE: u64 = 1_000_000;
@@ -370,13 +377,6 @@ fn limits_are_kept_and_reservations_are_met() {
         .iter()
         .map(|(class, node)| order.reader(class, &["--class", class], &node.path(class), 1 << 20))
         .collect();
-    let bytes = |status: &Value, class: &str| {
-        let waits = status["storages"][0]["waits"].as_array().cloned().unwrap_or_default();
-        waits
-            .iter()
-            .find(|wait| wait["class"] == class)
-            .map_or(0, |wait| wait["bytes"].as_u64().unwrap())
-    };
     wait_until("the disk is shared", || bytes(&order.status(), "heavy") > 40 * MEGABYTE);
     let status = order.status();
     let [limited, reserved, heavy] = classes.map(|class| bytes(&status, class));
@@ -390,16 +390,18 @@ fn limits_are_kept_and_reservations_are_met() {
 }
 
 #[test]
-fn executors_fetch_in_turn_and_without_a_coordinator_at_once() {
+fn executors_fetch_in_turn_in_their_class_and_without_a_coordinator_at_once() {
     let home = Home::new();
     let Some(disk) = SlowDisk::new(&home) else { return };
     let mount = disk.mount("one", &["--seek-ms", "1"]);
     for name in ["before", "after"] {
         sparse(&disk, name, 20);
     }
-    let mut order = Order::new(home, &[]);
+    let rules = home.write("rules.toml", "class.night.weight = 5");
+    let mut order = Order::new(home, &["--rules", rules.to_str().unwrap()]);
     let access = order.home.path("home/io/access.toml");
-    let cluster = Cluster::start(&[&["--io", access.to_str().unwrap()]]);
+    let options = ["--io", access.to_str().unwrap(), "--io-class", "night"];
+    let cluster = Cluster::start(&[&options]);
     wait_until("the executor is there", || order.status()["agents"] == 1);
     let read = |name: &str| {
         let input = mount.path(name);
@@ -413,6 +415,7 @@ fn executors_fetch_in_turn_and_without_a_coordinator_at_once() {
         (&3.into(), &(20 << 20).into()),
         "{status}"
     );
+    assert_eq!(bytes(&status, "night"), 20 << 20, "{status}");
     wait_until("its turns have ended", || order.status()["storages"][0]["outstanding"] == 0);
     order.kill_coordinator();
     read("after");

@@ -284,3 +284,59 @@ fn a_step_that_ends_early_says_what_stays() {
     signal(running.id(), Signal::INT);
     finish(running).exits(130).says(&["the output of the last complete pass is in /out-pass-1"]);
 }
+
+/// Size of what the executors keep locked in memory.
+fn locked_kib(cluster: &mut Cluster) -> u64 {
+    let of = |process: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmLck:")).expect("a line of VmLck");
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    (1..=2).map(|number| of(cluster.executor(number).process())).sum()
+}
+
+#[test]
+fn chunks_stay_in_memory_until_the_step_ends() {
+    let mut cluster = cluster();
+    // A node has room for one of the chunks.
+    put(&cluster, "some", &"a line\n".repeat(7000));
+    let step = "[[map]]\nfiles = \"/some\"\ncommand = [\"wc\", \"-l\"]\nto = \"/out\"\n\
+                repeat = 2\nmemory = \"12KiB\"\n";
+    let until = "touch waits; while test -e waits; do sleep 0.1; done; exit 1";
+    cluster.write("steps.toml", format!("{step}until = \"{until}\"\n"));
+    let running = cluster.spawn_on(&["submit", "--wait", "steps.toml"]);
+    wait_until("the first pass is complete", || cluster.names(".").contains(&"waits".to_owned()));
+    let locked = locked_kib(&mut cluster);
+    assert!((8..=24).contains(&locked), "{locked} KiB are locked");
+    let printed = cluster.run(&["submit", "--dry-run", "steps.toml"]).exits(0).stdout;
+    assert!(printed.contains("# memory: 12.3 kB on each node"), "{printed}");
+    std::fs::remove_file(cluster.work().join("waits")).unwrap();
+    wait_until("the second pass is complete", || cluster.names(".").contains(&"waits".to_owned()));
+    std::fs::remove_file(cluster.work().join("waits")).unwrap();
+    let said = finish(running).exits(0).stderr;
+    assert!(said.contains("map step, pass 2 of 2: ") && said.contains(" in memory, "), "{said}");
+    assert!(!said.contains("do not stay"), "{said}");
+    assert_eq!(locked_kib(&mut cluster), 0);
+    assert_eq!(lines(&cluster, "/out/part-*").iter().map(count).sum::<u64>(), 7000);
+}
+
+fn count(line: &String) -> u64 {
+    line.trim().parse().expect("a number")
+}
+
+#[test]
+fn a_step_says_why_chunks_do_not_stay_in_memory_and_an_interrupt_releases_it() {
+    let node = &["--dfs", "--cache", "1GB", "--dfs-memory", "8KiB"][..];
+    let mut cluster = Cluster::start(&[node; 2]);
+    joined(&cluster, 2);
+    put(&cluster, "some", &"a line\n".repeat(7000));
+    let step = "[[map]]\nfiles = \"/some\"\ncommand = [\"wc\", \"-l\"]\nto = \"/out\"\n\
+                repeat = 9\nmemory = \"1MiB\"\nuntil = \"touch waits; sleep 600\"\n";
+    cluster.write("steps.toml", step);
+    let running = cluster.spawn_on(&["submit", "--wait", "steps.toml"]);
+    wait_until("the first pass is complete", || cluster.names(".").contains(&"waits".to_owned()));
+    assert!((1..=16).contains(&locked_kib(&mut cluster)));
+    signal(running.id(), Signal::INT);
+    finish(running).exits(130).says(&["others do not stay in memory: ", "a larger --dfs-memory"]);
+    wait_until("the memory is released", || locked_kib(&mut cluster) == 0);
+}

@@ -295,7 +295,10 @@ fn node_words(args: &NodeArgs, cache_bytes: u64) -> Vec<String> {
     option("data-intensive", args.data_intensive.to_string());
     option("data-intensive-time", format!("{}us", args.data_intensive_time));
     option("emulate", args.emulate.to_string());
-    args.io.iter().for_each(|access| option("io", access.display().to_string()));
+    if let Some(access) = &args.io {
+        option("io", access.display().to_string());
+        option("io-class", args.io_class.clone());
+    }
     args.users.iter().for_each(|map| option("users", map.display().to_string()));
     if args.pin {
         words.push("--pin".into());
@@ -311,6 +314,7 @@ fn node_words(args: &NodeArgs, cache_bytes: u64) -> Vec<String> {
     }
     if args.dfs {
         words.extend(["--dfs".into(), "--audit-bytes".into(), args.audit_bytes.to_string()]);
+        words.extend(args.dfs_memory.map(|bytes| format!("--dfs-memory={bytes}")));
         words.push(format!("--load-period={}us", args.load_period.as_micros()));
         words.push(format!("--load-weight={}", args.load_weight));
     }

@@ -195,6 +195,10 @@ pub(crate) struct NodeArgs {
         requires = "dfs"
     )]
     pub audit_bytes: u64,
+    /// With --dfs: maximum memory in which each executor keeps chunks of files for map steps with
+    /// `memory` [default: a quarter of its memory]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes, requires = "dfs")]
+    pub dfs_memory: Option<u64>,
     /// With --dfs: time between two measurements of how busy the executor's disk and processors
     /// are, for `eyas map --policy io-aware` and `eyas dfs du`
     #[arg(
@@ -252,6 +256,10 @@ pub(crate) struct NodeArgs {
     /// serve`)
     #[arg(long, value_name = "FILE")]
     pub io: Option<PathBuf>,
+    /// With --io: job class of what the executors fetch; rules give a class a reservation, a limit
+    /// and a weight
+    #[arg(long, value_name = "NAME", default_value = "eyas", requires = "io")]
+    pub io_class: String,
 }
 
 /// Shortest time between two measurements of a node's load.

@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use eyas_files::blocks::{BlockPolicy, DEFAULT_TERM_US, POLICIES};
 use eyas_files::{
-    BlockRunId, DfsClient, File, FilesError, FilesErrorKind, FilesOrigin, RenameOptions,
-    RunAddress, RunSpec, RunStatus,
+    BlockRunId, DfsClient, File, FilesError, FilesErrorKind, FilesOrigin, MemoryAccount,
+    RenameOptions, RunAddress, RunSpec, RunStatus,
 };
 use eyas_session::Access;
 use eyas_types::access::FilesScope;
@@ -124,6 +124,8 @@ pub struct MapJob {
     pub reduce: Option<Reduce>,
     /// Folder of the cluster in which the outputs appear; without it, the outputs stay hidden.
     pub to: Option<String>,
+    /// The account on which nodes keep the chunks in memory, for further jobs over the same files.
+    pub memory: Option<MemoryAccount>,
 }
 
 /// A reduce. Each reducer reads lines `key TAB value`, sorted by key, and gets all lines of its
@@ -233,6 +235,7 @@ impl MapJob {
             cluster: None,
             reduce: None,
             to: None,
+            memory: None,
         }
     }
 
@@ -442,6 +445,7 @@ impl MapRun {
         if self.job.repeats_header {
             words.push("--repeat-header".into());
         }
+        words.extend(self.job.memory.map(|account| format!("--memory={account}")));
         words.push("--".into());
         words.extend(self.job.program.iter().cloned());
         let words = words.into_iter().map(Template::literal).collect();

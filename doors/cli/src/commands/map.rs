@@ -5,7 +5,7 @@ mod block_policy_args;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use eyas_client::files::{DfsClient, File, RunStatus};
+use eyas_client::files::{DfsClient, File, MemoryAccount, RunStatus};
 use eyas_client::types::Status;
 use eyas_client::types::dfs::{AttributeChange, DEFAULT_REPLICATION, FileName, Format};
 use eyas_client::types::units::{self, format_bytes, format_count, format_duration_us};
@@ -85,7 +85,7 @@ pub(crate) struct MapArgs {
 pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     let mut interrupt = Interrupt::listen();
     let bar = bar(global.json);
-    let Some(view) = run_pass(&args, global, &mut interrupt, &bar).await? else {
+    let Some(view) = run_pass(&args, None, global, &mut interrupt, &bar).await? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
     match (global.json, &view.files) {
@@ -96,16 +96,18 @@ pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, 
 }
 
 /// Runs the program once over all blocks of the files, and shows the progress. Without a folder for
-/// the outputs, prints them. Returns `None` after an interrupt.
+/// the outputs, prints them. The nodes keep the chunks in the memory of the account, if there is
+/// one. Returns `None` after an interrupt.
 pub(crate) async fn run_pass(
     args: &MapArgs,
+    memory: Option<MemoryAccount>,
     global: &GlobalArgs,
     interrupt: &mut Interrupt,
     bar: &ProgressBar,
 ) -> Result<Option<MapView>, CliError> {
     let began = Instant::now();
     let cluster = global.cluster()?;
-    let job = args.job(&cluster)?;
+    let job = MapJob { memory, ..args.job(&cluster)? };
     let access = cluster.access()?;
     let owner = args.owner.apply(&access)?;
     let (client, connected, files) = tokio::select! {

@@ -423,6 +423,9 @@ fn executor_folder(
     }
 }
 
+/// The part of an executor's memory in which it keeps chunks of files, unless that is set.
+const MEMORY_SHARE: u64 = 4;
+
 fn executor_config(
     args: ExecutorArgs,
     name: String,
@@ -435,6 +438,7 @@ fn executor_config(
     let (capacity, gpus) = capacity(&args.node, args.share, allocation, gpus.part(part, share))?;
     let mut labels = with_site(labels(&args.node.label)?, proxy);
     gpus.add_labels(&mut labels);
+    let default_memory = capacity.memory_bytes / MEMORY_SHARE;
     Ok(eyas_executor::ExecutorConfig {
         name,
         host: host_name(),
@@ -465,6 +469,7 @@ fn executor_config(
         ports: args.network.ports,
         has_files: args.node.dfs,
         audit_bytes: args.node.audit_bytes,
+        files_memory_bytes: args.node.dfs_memory.unwrap_or(default_memory),
         load: LoadOptions { period: args.node.load_period, weight: args.node.load_weight },
         eviction: args.node.eviction,
         overlap: Overlap {
@@ -478,6 +483,7 @@ fn executor_config(
         emulation_folder: cluster.folder().join(EMULATED),
         folder,
         io: args.node.io.as_deref().map(std::path::absolute).transpose()?,
+        io_class: args.node.io_class,
         eyas: own_path()?.into(),
         reconnect: args.reconnect.patience(),
         guardian: Some(vec![own_path()?, "guard".into()]),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use eyas_client::files::{FilesOrigin, RunAddress};
+use eyas_client::files::{FilesOrigin, MemoryAccount, RunAddress};
 use eyas_client::{MapTask, ReduceTask, Shuffle, map_worker, reduce_worker};
 use eyas_session::private::temporary_folder;
 
@@ -30,6 +30,9 @@ pub(crate) enum WorkerCommand {
         /// Give each program the header of its file first
         #[arg(long)]
         repeat_header: bool,
+        /// Let the node keep the chunks in memory, on this account (NUMBER:BYTES)
+        #[arg(long)]
+        memory: Option<MemoryAccount>,
         #[arg(last = true, required = true)]
         program: Vec<String>,
     },
@@ -52,7 +55,18 @@ pub(crate) async fn worker(what: WorkerCommand, global: &GlobalArgs) -> Result<E
     files.set_door(FilesOrigin::Map);
     let scratch = std::env::var_os("EYAS_SANDBOX").map_or_else(temporary_folder, PathBuf::from);
     match what {
-        WorkerCommand::Map { place, partitions, combine, by_file, repeat_header, program } => {
+        WorkerCommand::Map {
+            place,
+            partitions,
+            combine,
+            by_file,
+            repeat_header,
+            memory,
+            program,
+        } => {
+            if let Some(account) = memory {
+                files.set_memory(account);
+            }
             let shuffle = partitions.map(|partitions| Shuffle { partitions, combine });
             let task = MapTask {
                 address: place,

@@ -77,6 +77,8 @@ pub struct MapStep {
     pub first: Vec<String>,
     /// Shell command on this machine after each pass: with the exit code 0, no pass follows.
     pub until: Option<String>,
+    /// Memory of each node in which the chunks stay from pass to pass.
+    pub memory: Option<Bytes>,
     /// Whether the outputs of all passes stay.
     pub keep: bool,
 }
@@ -170,6 +172,7 @@ impl MapStep {
             ("first", !self.first.is_empty()),
             ("until", self.until.is_some()),
             ("keep", self.keep),
+            ("memory", self.memory.is_some()),
         ] {
             if is_given && self.repeat.is_none() {
                 return Err(MapStepError::NotRepeated(key));
@@ -327,6 +330,7 @@ mod tests {
             ("repeat = 2", "name their folder"),
             ("until = \"true\"", "`until` is for a step of several passes: add repeat"),
             ("keep = true", "`keep` is for a step"),
+            ("memory = \"1GB\"", "`memory` is for a step of several passes"),
             ("repeat = 2\nto = \"/o\"\nfirst = \"/a\"", "no line has {previous}"),
             ("repeat = 2\nto = \"/o\"\ninputs = \"{previous}\"", "say what {previous} is"),
             ("repeat = 2\nto = \"/{previous}\"\nfirst = \"/a\"", "`to` cannot have {previous}"),

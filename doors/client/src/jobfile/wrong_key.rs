@@ -177,6 +177,7 @@ const MAP: &[Key] = &[
         r#""eyas dfs cat '{to}/*' | near""#,
         reads::<String>,
     ),
+    key("memory", "a size", r#""2GiB""#, reads::<Bytes>),
     key("keep", "true or false", "true", reads::<bool>),
 ];
 

@@ -4,9 +4,10 @@
 use std::process::Stdio;
 
 use clap::Parser;
-use eyas_client::files::{DfsClient, RenameOptions};
+use eyas_client::files::{ChunkMemory, DfsClient, RenameOptions};
 use eyas_client::types::Name;
 use eyas_client::types::dfs::FileName;
+use eyas_client::types::units::{format_bytes, format_count};
 use eyas_client::{JobStep, JobSteps, MapError, MapStep, PassOutput, StepTasks, TaskFieldsError};
 use indicatif::ProgressBar;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -114,6 +115,9 @@ fn print(steps: &JobSteps) -> Result<ExitCode, CliError> {
                 let first = step.pass(1, None);
                 let words = words(&first).into_iter().map(Name::from).collect::<Vec<_>>();
                 out!("eyas {}", String::from_utf8_lossy(&command_line(&words)))?;
+                if let Some(memory) = &first.memory {
+                    out!("# memory: {} on each node", format_bytes(memory.0))?;
+                }
                 if let Some(until) = &first.until {
                     out!("# until: {until}")?;
                 }
@@ -241,8 +245,15 @@ impl Driver<'_> {
 
     /// Runs all passes of a map step.
     async fn map(&mut self, line: usize, step: &MapStep) -> Result<ExitCode, CliError> {
+        let memory = match &step.memory {
+            Some(limit) => Some(self.files().await?.keep_in_memory(limit.0)?),
+            None => None,
+        };
         let mut last = None;
-        let ended = self.passes(line, step, &mut last).await;
+        let ended = self.passes(line, step, memory.as_ref(), &mut last).await;
+        if let Some(memory) = memory {
+            memory.release().await;
+        }
         match ended {
             Ok(true) => Ok(ExitCode::SUCCESS),
             Ok(false) => {
@@ -256,14 +267,17 @@ impl Driver<'_> {
         }
     }
 
-    /// Runs the passes of a step; `last` becomes the output of the last one that is complete.
-    /// Returns `false` after an interrupt.
+    /// Runs the passes of a step, whose chunks stay in `memory`; `last` becomes the output of the
+    /// last one that is complete. Returns `false` after an interrupt.
     async fn passes(
         &mut self,
         line: usize,
         step: &MapStep,
+        memory: Option<&ChunkMemory>,
         last: &mut Option<PassOutput>,
     ) -> Result<bool, CliError> {
+        let account = memory.map(ChunkMemory::account);
+        let mut says_failure = true;
         for number in 1..=step.passes() {
             let pass = step.pass(number, last.as_ref());
             let args = parse(self.steps, line, &pass)?;
@@ -272,11 +286,20 @@ impl Driver<'_> {
                 None => name_of(step),
             };
             self.bar.set_prefix(format!("{title} "));
-            let ran = run_pass(&args, self.global, &mut self.interrupt, &self.bar).await;
+            let ran = run_pass(&args, account, self.global, &mut self.interrupt, &self.bar).await;
             let Some(view) = ran.map_err(|why| format!("{title}: {why}"))? else {
                 return Ok(false);
             };
             say!("{title}: {}", summary(&view));
+            if let Some(memory) = memory {
+                let used = memory.usage().await;
+                let chunks = format_count(used.chunks, "chunk");
+                say!("{title}: {chunks} in memory, {}", format_bytes(used.bytes));
+                // Once is enough.
+                if let Some(why) = used.failure.filter(|_| std::mem::take(&mut says_failure)) {
+                    say!("{title}: others do not stay in memory: {why}");
+                }
+            }
             let output = pass.to.as_ref().map(|folder| PassOutput {
                 folder: folder.clone(),
                 files: view.files.unwrap_or_default(),
