@@ -33,7 +33,7 @@ from elastic_hadoop import cluster_of_eyas
 from map_blocks import write_text
 from table import show
 
-NODES, SHARE, DISK_BYTES_S, CHUNK = 2, 1.0, 100_000_000, "16MB"
+NODES, SHARE, DISK_BYTES_S = 2, 1.0, 100_000_000
 JOB = """\
 [[map]]
 files = "/text"
@@ -89,7 +89,8 @@ def measure(asked: argparse.Namespace, folder: Path) -> None:
         (folder / "home").mkdir()
         options = ["--dfs-memory", str(size // 4)]
         environment = ending.enter_context(cluster_of_eyas(some, folder / "home", options))
-        put = [eyas(), "dfs", "put", text, "/text", "--replicas", "1", "--chunk-size", CHUNK]
+        put = [eyas(), "dfs", "put", text, "/text", "--replicas", "1", "--chunk-size"]
+        put += ["100kB" if asked.tiny else "16MB"]
         subprocess.run(put, env=environment, check=True)
         for number, (name, times) in itertools.product(range(asked.runs), found.items()):
             empty_caches()
@@ -97,6 +98,8 @@ def measure(asked: argparse.Namespace, folder: Path) -> None:
             to = f"/counts/{name.split()[0]}{number}"
             job = JOB.format(to=to, passes=asked.passes, memory=memory)
             passes, said = seconds_of_passes(environment, folder, job, asked.passes)
+            if memory and not re.search(r" [1-9]\d* chunks? in memory", said):
+                raise SystemExit(f"nothing has stayed in memory: {said}")
             times.append(passes)
             print(f"{name}: {', '.join(f'{seconds:.2f}' for seconds in passes)} s; {said}")
     rows: list[list[object]] = []

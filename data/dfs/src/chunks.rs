@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use eyas_files::protocol::{ChunkPresence, ChunkSpec};
-use eyas_files::{MemoryAccount, MemoryUse};
 use eyas_ring::RecordVersion;
 use eyas_store::{
     Checksum, DamagedUsage, Incoming, ObjectStore, OpenObject, StoreError, StoreErrorKind,
@@ -187,17 +186,18 @@ impl NodeChunks {
         self.store.dir()
     }
 
-    /// Renews an account of memory, and keeps those of these chunks for it that are here. Blocks.
-    pub fn keep_in_memory(&self, account: MemoryAccount, objects: &[ObjectId]) -> MemoryUse {
-        let here: Vec<_> = {
-            let own = self.own();
-            let spec = |object: &ObjectId| {
-                let OwnChunk { size_bytes, checksum } = own.get(object)?.chunk;
-                Some(ChunkSpec { object: *object, size_bytes, checksum })
-            };
-            objects.iter().filter_map(spec).collect()
-        };
-        self.locked.keep(account, &here)
+    /// Keeps those of these chunks that are here on an account of memory that is open. Blocks.
+    pub fn keep_in_memory(&self, number: u128, objects: &[ObjectId]) {
+        for object in objects.iter().copied() {
+            let here = self.own().get(&object).map(|own| own.chunk);
+            if let Some(OwnChunk { size_bytes, checksum }) = here {
+                self.locked.keep(number, ChunkSpec { object, size_bytes, checksum });
+            }
+            // It may have been deleted meanwhile.
+            if !self.own().contains_key(&object) {
+                self.locked.forget(&[object]);
+            }
+        }
     }
 
     /// The chunks that stay in memory.

@@ -55,9 +55,6 @@ const MAX_QUEUED_INPUTS: usize = 1 << 12;
 /// Interval at which a node publishes its free space and makes its list of chunks durable.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 
-/// Maximum size of the chunks that clients may keep in memory, unless it is set.
-const DEFAULT_MEMORY_BYTES: u64 = 1 << 30;
-
 /// A node that is not started yet, but has its id and its address.
 pub struct PreparedNode {
     folder: PathBuf,
@@ -135,7 +132,7 @@ impl PreparedNode {
             audit_bytes: DEFAULT_AUDIT_BYTES,
             scrub_bytes_per_s: audit::SCRUB_BYTES_PER_S,
             load: LoadOptions::DEFAULT,
-            memory_bytes: DEFAULT_MEMORY_BYTES,
+            memory_bytes: 0,
         })
     }
 
@@ -155,7 +152,8 @@ impl PreparedNode {
         PreparedNode { load, ..self }
     }
 
-    /// Sets the maximum size of the chunks that clients may keep in memory, bytes.
+    /// Sets the maximum size of the chunks that clients may keep in memory, bytes; without it, they
+    /// keep none.
     pub fn with_memory(self, memory_bytes: u64) -> Self {
         PreparedNode { memory_bytes, ..self }
     }

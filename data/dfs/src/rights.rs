@@ -55,7 +55,9 @@ fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
     match what {
         RequestBody::Membership => true,
         // A client learns the ids of chunks only from records that it may read.
-        RequestBody::Contents { .. } | RequestBody::KeepInMemory { .. } => true,
+        RequestBody::Contents { .. } => true,
+        // Without a chunk, it opens or renews an account: that is for the client that has it.
+        RequestBody::KeepInMemory { objects, .. } => !objects.is_empty(),
         RequestBody::Operate(operation) => permits(scope, operation),
         RequestBody::OperateAll(operations) => {
             operations.iter().all(|operation| permits(scope, operation))
@@ -189,9 +191,9 @@ mod tests {
     use eyas_blocks::{Event as BlockEvent, TaskBlock, TaskClaim, TaskNumber, WorkerId};
     use eyas_files::{BlockRunId, MemoryAccount};
     use eyas_ring::{ListDepth, RecordVersion, Replaceable, Round};
-    use eyas_types::JobId;
     use eyas_types::access::{FilesAccess, KeyId};
     use eyas_types::dfs::{Attributes, FileId, FileKind, FileRecord, NodeId};
+    use eyas_types::{JobId, ObjectId};
 
     #[test]
     fn each_holder_may_ask_what_it_is_for() {
@@ -243,7 +245,8 @@ mod tests {
                 },
                 [true, false, false, false],
             ),
-            (keep_in_memory(), [true, false, true, false]),
+            (keep_in_memory(Vec::new()), [true, false, false, false]),
+            (keep_in_memory(vec![ObjectId([1; 16])]), [true, false, true, false]),
             (RequestBody::ReleaseMemory { number: 1 }, [true, false, false, false]),
             (run(own, RunRequest::Spec), [true, true, true, false]),
             (run(other, RunRequest::Spec), [true, true, false, false]),
@@ -259,9 +262,9 @@ mod tests {
         }
     }
 
-    fn keep_in_memory() -> RequestBody {
+    fn keep_in_memory(objects: Vec<ObjectId>) -> RequestBody {
         let account = MemoryAccount { number: 1, limit_bytes: 1 };
-        RequestBody::KeepInMemory { account, objects: Vec::new() }
+        RequestBody::KeepInMemory { account, objects }
     }
 
     fn claim() -> TaskClaim {

@@ -396,15 +396,18 @@ impl Client {
         self.reply(reply).await;
     }
 
-    /// Keeps chunks in memory.
+    /// Keeps chunks in memory; without any, opens or renews the account.
     fn keep(&self, account: MemoryAccount, objects: &[ObjectId]) -> ResponseBody {
-        let keep = || self.shared.chunks.keep_in_memory(account, objects);
-        ResponseBody::Memory(block_in_place(keep))
+        if objects.is_empty() {
+            return ResponseBody::Memory(self.shared.chunks.locked().renew(account));
+        }
+        block_in_place(|| self.shared.chunks.keep_in_memory(account.number, objects));
+        ResponseBody::Memory(MemoryUse::default())
     }
 
     /// Releases the memory of an account.
     fn release(&self, number: u128) -> ResponseBody {
-        block_in_place(|| self.shared.chunks.locked().release(number));
+        self.shared.chunks.locked().release(number);
         ResponseBody::Memory(MemoryUse::default())
     }
 

@@ -229,8 +229,8 @@ impl DfsClient {
     ///
     /// # Errors
     /// `Local` if the system has no random numbers.
-    pub fn keep_in_memory(&self, limit_bytes: u64) -> Result<ChunkMemory, FilesError> {
-        ChunkMemory::begin(self.0.routes.clone(), limit_bytes)
+    pub async fn keep_in_memory(&self, limit_bytes: u64) -> Result<ChunkMemory, FilesError> {
+        ChunkMemory::begin(self.0.routes.clone(), limit_bytes).await
     }
 
     /// Lets the node on this machine keep the chunks that this client opens, on an account that

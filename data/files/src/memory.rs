@@ -33,8 +33,10 @@ pub struct ChunkMemory {
 }
 
 impl ChunkMemory {
-    pub(crate) fn begin(routes: Arc<Routes>, limit_bytes: u64) -> Result<Self, FilesError> {
+    pub(crate) async fn begin(routes: Arc<Routes>, limit_bytes: u64) -> Result<Self, FilesError> {
         let account = MemoryAccount { number: random()?, limit_bytes };
+        let asked = RequestBody::KeepInMemory { account, objects: Vec::new() };
+        ask_members(&routes, &asked).await;
         let renewing = tokio::spawn(renew(routes.clone(), account));
         Ok(ChunkMemory { account, routes, renewing })
     }

@@ -174,9 +174,9 @@ pub enum RequestBody {
     Renew { objects: Vec<ObjectId> },
     /// The loads of all nodes, as far as the node knows them. Answered by [`ResponseBody::Loads`].
     Loads,
-    /// Keep these chunks of the node in memory, as far as the account and the node have room, and
-    /// keep those of earlier requests for another [`MEMORY_TERM`]. Answered by
-    /// [`ResponseBody::Memory`].
+    /// Keep these chunks of the node in memory, as far as the account is open, and the account and
+    /// the node have room. Without any chunk, open the account, or keep its chunks for another
+    /// [`MEMORY_TERM`]. Answered by [`ResponseBody::Memory`].
     KeepInMemory { account: MemoryAccount, objects: Vec<ObjectId> },
     /// Release the memory of the account with this number. Answered by [`ResponseBody::Memory`].
     ReleaseMemory { number: u128 },

@@ -314,7 +314,7 @@ fn node_words(args: &NodeArgs, cache_bytes: u64) -> Vec<String> {
     }
     if args.dfs {
         words.extend(["--dfs".into(), "--audit-bytes".into(), args.audit_bytes.to_string()]);
-        words.extend(args.dfs_memory.map(|bytes| format!("--dfs-memory={bytes}")));
+        words.push(format!("--dfs-memory={}", args.dfs_memory));
         words.push(format!("--load-period={}us", args.load_period.as_micros()));
         words.push(format!("--load-weight={}", args.load_weight));
     }

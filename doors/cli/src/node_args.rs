@@ -196,9 +196,15 @@ pub(crate) struct NodeArgs {
     )]
     pub audit_bytes: u64,
     /// With --dfs: maximum memory in which each executor keeps chunks of files for map steps with
-    /// `memory` [default: a quarter of its memory]
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes, requires = "dfs")]
-    pub dfs_memory: Option<u64>,
+    /// `memory`. Tasks get less by it, unless --node-memory says what they get
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "0",
+        value_parser = units::parse_bytes,
+        requires = "dfs"
+    )]
+    pub dfs_memory: u64,
     /// With --dfs: time between two measurements of how busy the executor's disk and processors
     /// are, for `eyas map --policy io-aware` and `eyas dfs du`
     #[arg(

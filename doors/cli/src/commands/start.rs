@@ -423,9 +423,6 @@ fn executor_folder(
     }
 }
 
-/// The part of an executor's memory in which it keeps chunks of files, unless that is set.
-const MEMORY_SHARE: u64 = 4;
-
 fn executor_config(
     args: ExecutorArgs,
     name: String,
@@ -438,7 +435,6 @@ fn executor_config(
     let (capacity, gpus) = capacity(&args.node, args.share, allocation, gpus.part(part, share))?;
     let mut labels = with_site(labels(&args.node.label)?, proxy);
     gpus.add_labels(&mut labels);
-    let default_memory = capacity.memory_bytes / MEMORY_SHARE;
     Ok(eyas_executor::ExecutorConfig {
         name,
         host: host_name(),
@@ -469,7 +465,7 @@ fn executor_config(
         ports: args.network.ports,
         has_files: args.node.dfs,
         audit_bytes: args.node.audit_bytes,
-        files_memory_bytes: args.node.dfs_memory.unwrap_or(default_memory),
+        files_memory_bytes: args.node.dfs_memory,
         load: LoadOptions { period: args.node.load_period, weight: args.node.load_weight },
         eviction: args.node.eviction,
         overlap: Overlap {
@@ -638,7 +634,9 @@ fn capacity(
             Some(slots) => slots.saturating_mul(1000),
             None => (machine.cpus_milli / 1000 / share as u32).max(1) * 1000,
         },
-        memory_bytes: args.node_memory.unwrap_or(machine.memory_bytes / share),
+        memory_bytes: args
+            .node_memory
+            .unwrap_or((machine.memory_bytes / share).saturating_sub(args.dfs_memory)),
         disk_bytes: machine.disk_bytes / share,
         named,
     };

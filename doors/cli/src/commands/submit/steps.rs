@@ -246,7 +246,7 @@ impl Driver<'_> {
     /// Runs all passes of a map step.
     async fn map(&mut self, line: usize, step: &MapStep) -> Result<ExitCode, CliError> {
         let memory = match &step.memory {
-            Some(limit) => Some(self.files().await?.keep_in_memory(limit.0)?),
+            Some(limit) => Some(self.files().await?.keep_in_memory(limit.0).await?),
             None => None,
         };
         let mut last = None;
