@@ -125,7 +125,7 @@ def lines(hadoop: HadoopNodes, folder: str) -> list[str]:
 
 
 def all_at_once(hadoop: HadoopNodes, jobs: list[list[str]]) -> JobTimes:
-    """Runs jobs at once. Returns when the last of them has ended, and the last of their maps."""
+    """Runs jobs at once. Returns the time of the last to end, and of the last maps."""
     examples = jar("hadoop-mapreduce-examples")
     with ThreadPoolExecutor(len(jobs)) as runners:
         times = list(runners.map(lambda words: hadoop.job(examples, *words), jobs))

@@ -89,32 +89,40 @@ def forget() -> None:
         Path("/proc/sys/vm/drop_caches").write_text("3")
 
 
-def passes_of_eyas(cluster: MeasuredCluster, passes: int, number: int) -> dict[str, float]:
-    """Runs the job. Its command says when each pass has ended."""
-    job = cluster.folder / "means.toml"
-    job.write_text(JOB.format(text=TEXT, to=f"/means{number}", passes=passes))
-    began = time.monotonic()
+def seconds_of_passes(
+    environment: dict[str, str], folder: Path, job: str, passes: int
+) -> tuple[list[float], str]:
+    """Runs a job file of one map step. Returns the time of each pass, and what the command said."""
+    file = folder / "passes.toml"
+    file.write_text(job)
+    ends = [time.monotonic()]
+    said = ""
     process = subprocess.Popen(
-        [cluster.command, "submit", "--wait", job],
-        cwd=cluster.folder,
-        env=cluster.environment,
+        [COMMAND.resolve(), "submit", "--wait", file],
+        cwd=folder,
+        env=environment,
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
     )
     assert process.stderr
-    ends = []
-    said = []
     for line in process.stderr:
-        said.append(line)
-        if re.search(r"pass \d+ of \d+: ", line):
+        said += line
+        if re.search(r"pass \d+ of \d+: \d+ chunks? in \d+ block", line):
             ends.append(time.monotonic())
-    if process.wait() or len(ends) != passes:
-        raise SystemExit(f"the job has failed: {''.join(said)[-2000:]}")
-    later = [end - before for before, end in itertools.pairwise(ends)]
+    if process.wait() or len(ends) != passes + 1:
+        raise SystemExit(f"the job has failed: {said[-2000:]}")
+    return [end - before for before, end in itertools.pairwise(ends)], said
+
+
+def passes_of_eyas(cluster: MeasuredCluster, passes: int, number: int) -> dict[str, float]:
+    """Runs the job."""
+    job = JOB.format(text=TEXT, to=f"/means{number}", passes=passes)
+    began = time.monotonic()
+    first, *later = seconds_of_passes(cluster.environment, cluster.folder, job, passes)[0]
     whole = time.monotonic() - began
     return {
-        "first": ends[0] - began,
+        "first": first,
         "later": statistics.median(later) if later else 0.0,
         "work": whole,
         "whole": whole,

@@ -17,13 +17,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import os
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "testbed"))
@@ -31,6 +29,7 @@ from capped import Node, nodes
 from cluster import eyas
 from elastic_hadoop import cluster_of_eyas
 from map_blocks import write_text
+from passes import forget, seconds_of_passes
 from table import show
 
 NODES, SHARE, DISK_BYTES_S = 2, 1.0, 100_000_000
@@ -42,36 +41,6 @@ to = "{to}"
 repeat = {passes}
 {memory}
 """
-
-
-def empty_caches() -> None:
-    """The page cache of all nodes is empty then."""
-    os.sync()
-    Path("/proc/sys/vm/drop_caches").write_text("3")
-
-
-def seconds_of_passes(
-    environment: dict[str, str], folder: Path, job: str, passes: int
-) -> tuple[list[float], str]:
-    """Runs the job. Returns the time of each pass, and what its command said last."""
-    (folder / "job.toml").write_text(job)
-    ends = [time.monotonic()]
-    said = ""
-    process = subprocess.Popen(
-        [eyas(), "submit", "--wait", folder / "job.toml"],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr
-    for line in process.stderr:
-        said = line
-        if re.search(r"pass \d+ of \d+: \d+ chunks? in \d+ block", line):
-            ends.append(time.monotonic())
-    if process.wait() or len(ends) != passes + 1:
-        raise SystemExit(f"the job has failed: {said}")
-    return [end - before for before, end in itertools.pairwise(ends)], said.strip()
 
 
 def measure(asked: argparse.Namespace, folder: Path) -> None:
@@ -93,7 +62,7 @@ def measure(asked: argparse.Namespace, folder: Path) -> None:
         put += ["100kB" if asked.tiny else "16MB"]
         subprocess.run(put, env=environment, check=True)
         for number, (name, times) in itertools.product(range(asked.runs), found.items()):
-            empty_caches()
+            forget()
             memory = f"memory = {size // 4}" if name == "with memory" else ""
             to = f"/counts/{name.split()[0]}{number}"
             job = JOB.format(to=to, passes=asked.passes, memory=memory)
@@ -101,7 +70,7 @@ def measure(asked: argparse.Namespace, folder: Path) -> None:
             if memory and not re.search(r" [1-9]\d* chunks? in memory", said):
                 raise SystemExit(f"nothing has stayed in memory: {said}")
             times.append(passes)
-            print(f"{name}: {', '.join(f'{seconds:.2f}' for seconds in passes)} s; {said}")
+            print(f"{name}: {', '.join(f'{seconds:.2f}' for seconds in passes)} s")
     rows: list[list[object]] = []
     for name, times in found.items():
         first = statistics.median(passes[0] for passes in times)

@@ -186,7 +186,7 @@ impl NodeChunks {
         self.store.dir()
     }
 
-    /// Keeps those of these chunks that are here on an account of memory that is open. Blocks.
+    /// Keeps chunks in memory, if they are here and the account is open. Blocks.
     pub fn keep_in_memory(&self, number: u128, objects: &[ObjectId]) {
         for object in objects.iter().copied() {
             let here = self.own().get(&object).map(|own| own.chunk);

@@ -1,6 +1,6 @@
-//! Chunks that stay in memory for clients that read them again and again: the pages of their files
-//! are locked, so that every process reads them without the disk. First come, first kept: what is
-//! read in turns and does not fit has no better order.
+//! Chunks that stay in memory for clients that read them again and again. The pages of their files
+//! are locked, so that no process waits for the disk. The first chunks that come are kept: of
+//! chunks that are read in turns and do not all fit, no choice is better.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,7 +15,8 @@ use eyas_files::{LockedFile, MemoryAccount, MemoryUse};
 use eyas_store::{Checksum, object_path};
 use eyas_types::ObjectId;
 use eyas_types::units::format_bytes;
-use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::param::page_size;
+use rustix::process::{Resource, getrlimit};
 
 /// Interval at which a node looks for accounts that no client has renewed.
 pub(crate) const RELEASE_EVERY: Duration = Duration::from_secs(1);
@@ -33,75 +34,48 @@ pub(crate) struct LockedChunks {
     store: PathBuf,
     /// Maximum size of the chunks of all accounts.
     limit_bytes: u64,
-    accounts: Mutex<LockedAccounts>,
-}
-
-#[derive(Default)]
-struct LockedAccounts {
-    by_number: HashMap<u128, LockedAccount>,
-    /// Number of the chunks of all accounts, and their bytes.
-    chunks: usize,
-    bytes: u64,
+    accounts: Mutex<HashMap<u128, LockedAccount>>,
 }
 
 struct LockedAccount {
     limit_bytes: u64,
     renewed: Instant,
     chunks: HashMap<ObjectId, LockedChunk>,
+    /// Memory of all its chunks.
     bytes: u64,
     /// Why the last chunk that had room was not locked.
     failure: Option<String>,
 }
 
 struct LockedChunk {
-    size_bytes: u64,
+    /// Its memory: whole pages.
+    bytes: u64,
     /// `None` while the chunk is being locked.
     file: Option<LockedFile>,
 }
 
 impl LockedAccount {
     fn usage(&self) -> MemoryUse {
-        let locked = || self.chunks.values().filter(|chunk| chunk.file.is_some());
-        MemoryUse {
-            chunks: locked().count() as u64,
-            bytes: locked().map(|chunk| chunk.size_bytes).sum(),
-            failure: self.failure.clone(),
-        }
+        let (chunks, failure) = (self.chunks.len() as u64, self.failure.clone());
+        MemoryUse { chunks, bytes: self.bytes, failure }
     }
-}
 
-impl LockedAccounts {
-    /// Forgets a chunk of an account. Returns it, so that it is unlocked elsewhere.
-    fn remove(&mut self, number: u128, object: ObjectId) -> Option<LockedChunk> {
-        let account = self.by_number.get_mut(&number)?;
-        let chunk = account.chunks.remove(&object)?;
-        account.bytes -= chunk.size_bytes;
-        (self.chunks, self.bytes) = (self.chunks - 1, self.bytes - chunk.size_bytes);
+    /// Forgets a chunk. Returns it, so that it is unlocked elsewhere.
+    fn remove(&mut self, object: ObjectId) -> Option<LockedChunk> {
+        let chunk = self.chunks.remove(&object)?;
+        self.bytes -= chunk.bytes;
         Some(chunk)
-    }
-
-    fn remove_account(&mut self, number: u128) -> Option<LockedAccount> {
-        let account = self.by_number.remove(&number)?;
-        self.chunks -= account.chunks.len();
-        self.bytes -= account.bytes;
-        Some(account)
     }
 }
 
 impl LockedChunks {
     pub fn new(store: &Path, limit_bytes: u64) -> Self {
-        if limit_bytes > 0 {
-            // As much as the process may have. If that is too little, locking fails, and says so.
-            let mut limits = getrlimit(Resource::Memlock);
-            limits.current = limits.maximum;
-            let _ = setrlimit(Resource::Memlock, limits);
-        }
         LockedChunks { store: store.to_owned(), limit_bytes, accounts: Mutex::default() }
     }
 
     /// Opens an account, or renews it.
-    pub fn renew(&self, wanted: MemoryAccount) -> MemoryUse {
-        let accounts = &mut self.accounts().by_number;
+    pub fn open(&self, wanted: MemoryAccount) -> MemoryUse {
+        let mut accounts = self.accounts();
         if accounts.len() >= MAX_MEMORY_ACCOUNTS && !accounts.contains_key(&wanted.number) {
             let failure = Some(format!(
                 "a node keeps chunks in memory for {MAX_MEMORY_ACCOUNTS} clients at a time"
@@ -119,7 +93,7 @@ impl LockedChunks {
         account.usage()
     }
 
-    /// Locks a chunk, if its account is open and the account and the node have room. Blocks.
+    /// Locks a chunk, if its account is open, and the account and the node have room. Blocks.
     pub fn keep(&self, number: u128, chunk: ChunkSpec) {
         if self.admit(number, chunk) {
             self.settle(number, chunk.object, self.lock_file(chunk));
@@ -129,34 +103,35 @@ impl LockedChunks {
     /// Reserves room for a chunk. Returns whether it is to be locked now.
     fn admit(&self, number: u128, chunk: ChunkSpec) -> bool {
         let mut accounts = self.accounts();
-        let free = self.limit_bytes - accounts.bytes;
-        let is_full = accounts.chunks >= MAX_LOCKED_CHUNKS;
-        let Some(account) = accounts.by_number.get_mut(&number) else { return false };
-        let ChunkSpec { object, size_bytes, .. } = chunk;
+        let used_bytes: u64 = accounts.values().map(|account| account.bytes).sum();
+        let used_chunks: usize = accounts.values().map(|account| account.chunks.len()).sum();
+        let Some(account) = accounts.get_mut(&number) else { return false };
+        let bytes = chunk.size_bytes.next_multiple_of(page_size() as u64);
         let rest = account.limit_bytes - account.bytes;
-        if size_bytes == 0 || size_bytes > rest || account.chunks.contains_key(&object) {
+        if bytes == 0 || bytes > rest || account.chunks.contains_key(&chunk.object) {
             return false;
         }
-        if size_bytes > free || is_full {
-            account.failure = Some(match self.limit_bytes {
-                _ if is_full => {
-                    format!(
-                        "a node keeps up to {MAX_LOCKED_CHUNKS} chunks in memory: write larger ones"
-                    )
-                }
-                0 => "a node keeps no chunks in memory: start its executor with --dfs-memory SIZE"
-                    .to_owned(),
-                limit => format!(
-                    "a node keeps up to {} in memory for all clients: start its executor with a \
-                     larger --dfs-memory",
-                    format_bytes(limit)
-                ),
-            });
+        account.failure = match self.limit_bytes {
+            0 => {
+                let why = "a node keeps no chunks in memory: start its executor with --dfs-memory \
+                           SIZE";
+                Some(why.to_owned())
+            }
+            limit if bytes > limit - used_bytes => Some(format!(
+                "a node keeps up to {} in memory for all clients: start its executor with a \
+                 larger --dfs-memory",
+                format_bytes(limit)
+            )),
+            _ if used_chunks >= MAX_LOCKED_CHUNKS => Some(format!(
+                "a node keeps up to {MAX_LOCKED_CHUNKS} chunks in memory: write larger ones"
+            )),
+            _ => None,
+        };
+        if account.failure.is_some() {
             return false;
         }
-        account.chunks.insert(object, LockedChunk { size_bytes, file: None });
-        account.bytes += size_bytes;
-        (accounts.chunks, accounts.bytes) = (accounts.chunks + 1, accounts.bytes + size_bytes);
+        account.chunks.insert(chunk.object, LockedChunk { bytes, file: None });
+        account.bytes += bytes;
         true
     }
 
@@ -169,54 +144,47 @@ impl LockedChunks {
     /// The chunk is locked, or cannot be. Its account may have been released meanwhile.
     fn settle(&self, number: u128, object: ObjectId, locked: io::Result<LockedFile>) {
         let mut accounts = self.accounts();
-        let Some(account) = accounts.by_number.get_mut(&number) else { return };
+        let Some(account) = accounts.get_mut(&number) else { return };
         match locked {
             Ok(file) => {
                 if let Some(chunk) = account.chunks.get_mut(&object) {
-                    (chunk.file, account.failure) = (Some(file), None);
+                    chunk.file = Some(file);
                 }
             }
             Err(error) => {
+                account.remove(object);
                 // A chunk that was deleted is no failure.
                 if error.kind() != io::ErrorKind::NotFound {
                     account.failure = Some(why(&error));
                 }
-                accounts.remove(number, object);
             }
         }
     }
 
     /// Releases an account.
     pub fn release(&self, number: u128) {
-        let released = self.accounts().remove_account(number);
+        let released = self.accounts().remove(&number);
         unlock(released.into_iter().collect());
     }
 
     /// Releases accounts that no client has renewed.
     pub fn release_old(&self) {
         let mut accounts = self.accounts();
-        let is_old = |(number, account): (&u128, &LockedAccount)| {
-            (account.renewed.elapsed() > MEMORY_TERM).then_some(*number)
-        };
-        let old: Vec<_> = accounts.by_number.iter().filter_map(is_old).collect();
-        unlock(old.into_iter().filter_map(|number| accounts.remove_account(number)).collect());
+        let is_old =
+            |_: &u128, account: &mut LockedAccount| account.renewed.elapsed() > MEMORY_TERM;
+        unlock(accounts.extract_if(is_old).collect());
     }
 
     /// These chunks are deleted: their memory, and their space on the disk, are released.
     pub fn forget(&self, objects: &[ObjectId]) {
-        let mut accounts = self.accounts();
-        if accounts.chunks == 0 {
-            return;
-        }
-        let numbers: Vec<_> = accounts.by_number.keys().copied().collect();
         let mut gone = Vec::new();
-        for number in numbers {
-            gone.extend(objects.iter().filter_map(|object| accounts.remove(number, *object)));
+        for account in self.accounts().values_mut() {
+            gone.extend(objects.iter().filter_map(|object| account.remove(*object)));
         }
         unlock(gone);
     }
 
-    fn accounts(&self) -> MutexGuard<'_, LockedAccounts> {
+    fn accounts(&self) -> MutexGuard<'_, HashMap<u128, LockedAccount>> {
         // No update of the accounts panics half-way.
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -252,9 +220,10 @@ fn why(error: &io::Error) -> String {
 mod tests {
     use super::*;
 
-    const SIZE: u64 = 8192;
+    /// A multiple of the size of a page, and little enough for the default limit of `ulimit -l`.
+    const SIZE: u64 = 1 << 16;
 
-    /// A store with this number of chunks, which fit the default limit of locked memory.
+    /// A store with this number of chunks.
     fn store(chunks: u8) -> (tempfile::TempDir, Vec<ChunkSpec>) {
         let folder = tempfile::tempdir().unwrap();
         let chunks: Vec<_> = (1..=chunks).map(|number| chunk(number, SIZE)).collect();
@@ -281,28 +250,26 @@ mod tests {
         let kept = |chunks: u64| MemoryUse { chunks, bytes: chunks * SIZE, failure: None };
         let keep_all = || chunks.iter().for_each(|chunk| locked.keep(1, *chunk));
         keep_all();
-        assert_eq!(locked.renew(account(1, 2)), kept(0), "nobody had opened the account");
+        assert_eq!(locked.open(account(1, 2)), kept(0), "nobody had opened the account");
         keep_all();
         keep_all();
-        assert_eq!(locked.renew(account(1, 2)), kept(2), "it has room for two");
+        assert_eq!(locked.open(account(1, 2)), kept(2), "it has room for two");
         locked.forget(&[chunks[0].object]);
-        assert_eq!(locked.renew(account(1, 2)), kept(1));
+        assert_eq!(locked.open(account(1, 2)), kept(1));
         locked.keep(1, chunks[2]);
-        assert_eq!(locked.renew(account(1, 2)), kept(2), "there was room again");
+        assert_eq!(locked.open(account(1, 2)), kept(2), "there was room again");
         locked.release(1);
         keep_all();
-        assert_eq!(locked.renew(account(1, 2)), kept(0));
-        let LockedAccounts { chunks, bytes, .. } = &*locked.accounts();
-        assert_eq!((*chunks, *bytes), (0, 0));
+        assert_eq!(locked.open(account(1, 2)), kept(0));
     }
 
     #[test]
     fn the_node_has_a_limit_of_its_own_and_a_missing_chunk_is_no_failure() {
         let (folder, chunks) = store(3);
         let keep = |locked: &LockedChunks, number, chunk| {
-            locked.renew(account(number, 9));
+            locked.open(account(number, 9));
             locked.keep(number, chunk);
-            locked.renew(account(number, 9))
+            locked.open(account(number, 9))
         };
         let locked = LockedChunks::new(folder.path(), 2 * SIZE);
         assert_eq!(keep(&locked, 1, chunks[0]).failure, None);
@@ -322,14 +289,13 @@ mod tests {
     fn accounts_that_nobody_renews_are_released() {
         let (folder, chunks) = store(1);
         let locked = LockedChunks::new(folder.path(), 1 << 20);
-        locked.renew(account(1, 1));
+        locked.open(account(1, 1));
         locked.keep(1, chunks[0]);
         locked.release_old();
-        assert_eq!(locked.accounts().bytes, SIZE);
+        assert_eq!(locked.open(account(1, 1)).bytes, SIZE);
         let old = Instant::now().checked_sub(MEMORY_TERM + RELEASE_EVERY).unwrap();
-        locked.accounts().by_number.get_mut(&1).unwrap().renewed = old;
+        locked.accounts().get_mut(&1).unwrap().renewed = old;
         locked.release_old();
-        let accounts = locked.accounts();
-        assert_eq!((accounts.bytes, accounts.by_number.len()), (0, 0));
+        assert_eq!(locked.accounts().len(), 0);
     }
 }

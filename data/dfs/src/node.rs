@@ -455,7 +455,7 @@ async fn keep_told(shared: Arc<NodeShared>) {
     }
 }
 
-/// What a node does all the time, whoever asks for something.
+/// Starts what a node does by itself, without any request.
 fn upkeep(shared: &Arc<NodeShared>, load: LoadOptions, scrub_bytes_per_s: u64) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(keep_told(shared.clone()));

@@ -40,7 +40,8 @@ fn only_reads(what: &RequestBody) -> bool {
         RequestBody::Bad { .. } | RequestBody::Tell { .. } | RequestBody::Changes { .. } => false,
         RequestBody::Discard { .. } | RequestBody::MayWrite { .. } => false,
         RequestBody::Renew { .. } => false,
-        RequestBody::KeepInMemory { .. } | RequestBody::ReleaseMemory { .. } => false,
+        RequestBody::OpenMemory(_) | RequestBody::KeepInMemory { .. } => false,
+        RequestBody::ReleaseMemory { .. } => false,
     }
 }
 
@@ -56,8 +57,8 @@ fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
         RequestBody::Membership => true,
         // A client learns the ids of chunks only from records that it may read.
         RequestBody::Contents { .. } => true,
-        // Without a chunk, it opens or renews an account: that is for the client that has it.
-        RequestBody::KeepInMemory { objects, .. } => !objects.is_empty(),
+        // Only on an account that a client has opened.
+        RequestBody::KeepInMemory { .. } => true,
         RequestBody::Operate(operation) => permits(scope, operation),
         RequestBody::OperateAll(operations) => {
             operations.iter().all(|operation| permits(scope, operation))
@@ -88,8 +89,8 @@ fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
         RequestBody::Derive { .. } | RequestBody::Cut(_) => false,
         // The executor tells its tasks.
         RequestBody::StoreFolder => false,
-        // That is for the client that has opened the account.
-        RequestBody::ReleaseMemory { .. } => false,
+        // Accounts are those of clients with keys.
+        RequestBody::OpenMemory(_) | RequestBody::ReleaseMemory { .. } => false,
     }
 }
 
@@ -127,7 +128,8 @@ pub(crate) fn is_allowed_for(behalf: &Behalf, what: &RequestBody) -> bool {
         }
         RequestBody::Tell { run, .. } => may_write && behalf.holds(&run.folder()),
         // They name no file, and use memory of nodes.
-        RequestBody::KeepInMemory { .. } | RequestBody::ReleaseMemory { .. } => false,
+        RequestBody::OpenMemory(_) | RequestBody::KeepInMemory { .. } => false,
+        RequestBody::ReleaseMemory { .. } => false,
         // They name no file.
         RequestBody::Check { .. } | RequestBody::StoreFolder | RequestBody::Cut(_) => false,
         RequestBody::Usage | RequestBody::Loads => false,
@@ -191,9 +193,9 @@ mod tests {
     use eyas_blocks::{Event as BlockEvent, TaskBlock, TaskClaim, TaskNumber, WorkerId};
     use eyas_files::{BlockRunId, MemoryAccount};
     use eyas_ring::{ListDepth, RecordVersion, Replaceable, Round};
+    use eyas_types::JobId;
     use eyas_types::access::{FilesAccess, KeyId};
     use eyas_types::dfs::{Attributes, FileId, FileKind, FileRecord, NodeId};
-    use eyas_types::{JobId, ObjectId};
 
     #[test]
     fn each_holder_may_ask_what_it_is_for() {
@@ -210,6 +212,7 @@ mod tests {
             let stats = names.map(|name| FileOperation::Stat { name: name.parse().unwrap() });
             RequestBody::OperateAll(stats.to_vec())
         }
+        let account = MemoryAccount { number: 1, limit_bytes: 1 };
         // Columns: submit key, read key, token of a job with this scope, token of a job without a
         // scope.
         for (what, may) in [
@@ -245,9 +248,12 @@ mod tests {
                 },
                 [true, false, false, false],
             ),
-            (keep_in_memory(Vec::new()), [true, false, false, false]),
-            (keep_in_memory(vec![ObjectId([1; 16])]), [true, false, true, false]),
-            (RequestBody::ReleaseMemory { number: 1 }, [true, false, false, false]),
+            (RequestBody::OpenMemory(account), [true, false, false, false]),
+            (
+                RequestBody::KeepInMemory { account: 1, objects: Vec::new() },
+                [true, false, true, false],
+            ),
+            (RequestBody::ReleaseMemory { account: 1 }, [true, false, false, false]),
             (run(own, RunRequest::Spec), [true, true, true, false]),
             (run(other, RunRequest::Spec), [true, true, false, false]),
             (run(own, RunRequest::Claim(claim())), [true, false, true, false]),
@@ -260,11 +266,6 @@ mod tests {
                 [key(KeyRole::Submit), key(KeyRole::Read), token(Some(&scope)), token(None)];
             assert_eq!(answers, may, "{what:?}");
         }
-    }
-
-    fn keep_in_memory(objects: Vec<ObjectId>) -> RequestBody {
-        let account = MemoryAccount { number: 1, limit_bytes: 1 };
-        RequestBody::KeepInMemory { account, objects }
     }
 
     fn claim() -> TaskClaim {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use eyas_files::BlockRunId;
 use eyas_files::protocol::{
-    ChangeEntry, ChunkPresence, ChunkSpec, FilesOrigin, LogPosition, MemoryAccount, MemoryUse,
-    NodeRequest, NodeResponse, RequestBody, ResponseBody, RunRequest, StoreFolder, Usage,
+    ChangeEntry, ChunkPresence, ChunkSpec, FilesOrigin, LogPosition, MemoryAccount, NodeRequest,
+    NodeResponse, RequestBody, ResponseBody, RunRequest, StoreFolder, Usage,
 };
 use eyas_ring::{Event, FileAnswer, FileOperation, Refusal};
 use eyas_session::{Listener, Outbox, Session, SessionError, outbox};
@@ -387,8 +387,9 @@ impl Client {
             }
             RequestBody::Usage => ResponseBody::Usage(self.usage()),
             RequestBody::Loads => ResponseBody::Loads(self.shared.loads().into_iter().collect()),
+            RequestBody::OpenMemory(account) => self.open_memory(account),
             RequestBody::KeepInMemory { account, objects } => self.keep(account, &objects),
-            RequestBody::ReleaseMemory { number } => self.release(number),
+            RequestBody::ReleaseMemory { account } => self.release(account),
             // A client that may not was refused before.
             RequestBody::MayWrite { .. } => ResponseBody::MayWrite,
             RequestBody::Renew { objects } => self.renew(&objects),
@@ -396,19 +397,21 @@ impl Client {
         self.reply(reply).await;
     }
 
-    /// Keeps chunks in memory; without any, opens or renews the account.
-    fn keep(&self, account: MemoryAccount, objects: &[ObjectId]) -> ResponseBody {
-        if objects.is_empty() {
-            return ResponseBody::Memory(self.shared.chunks.locked().renew(account));
-        }
-        block_in_place(|| self.shared.chunks.keep_in_memory(account.number, objects));
-        ResponseBody::Memory(MemoryUse::default())
+    /// Opens an account of memory, or renews it.
+    fn open_memory(&self, account: MemoryAccount) -> ResponseBody {
+        ResponseBody::Memory(self.shared.chunks.locked().open(account))
+    }
+
+    /// Keeps chunks in memory.
+    fn keep(&self, account: u128, objects: &[ObjectId]) -> ResponseBody {
+        block_in_place(|| self.shared.chunks.keep_in_memory(account, objects));
+        ResponseBody::MemoryTold
     }
 
     /// Releases the memory of an account.
-    fn release(&self, number: u128) -> ResponseBody {
-        self.shared.chunks.locked().release(number);
-        ResponseBody::Memory(MemoryUse::default())
+    fn release(&self, account: u128) -> ResponseBody {
+        self.shared.chunks.locked().release(account);
+        ResponseBody::MemoryTold
     }
 
     /// Keeps chunks that the client still needs. Says which of them are here.

@@ -30,7 +30,7 @@ use crate::memory::ChunkMemory;
 use crate::names::Names;
 use crate::near::NearStores;
 use crate::near::node::NearNode;
-use crate::protocol::{DfsMembership, FilesOrigin, Member, MemoryAccount, NodeLoad, Usage};
+use crate::protocol::{DfsMembership, FilesOrigin, Member, NodeLoad, Usage};
 use crate::publish::Publisher;
 use crate::quota::Quotas;
 use crate::read::ChunkReader;
@@ -233,9 +233,9 @@ impl DfsClient {
         ChunkMemory::begin(self.0.routes.clone(), limit_bytes).await
     }
 
-    /// Lets the node on this machine keep the chunks that this client opens, on an account that
-    /// another client has opened.
-    pub fn set_memory(&self, account: MemoryAccount) {
+    /// Lets the node on this machine keep the chunks that this client opens, on the account with
+    /// this number, which another client has opened. The first call counts.
+    pub fn set_memory(&self, account: u128) {
         self.0.chunks.near.set_memory(account);
     }
 

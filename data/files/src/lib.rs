@@ -63,7 +63,7 @@ pub use error::{FilesError, FilesErrorKind};
 pub use file::File;
 pub use file_writer::FileWriter;
 pub use folders::list::FolderPage;
-pub use memory::{ChunkMemory, MemoryAccountError};
+pub use memory::ChunkMemory;
 pub use near::mapped::LockedFile;
 pub use near::node::NearNode;
 pub use near::{CheckedFile, ChunkContent, OpenChunk};

@@ -174,18 +174,21 @@ pub enum RequestBody {
     Renew { objects: Vec<ObjectId> },
     /// The loads of all nodes, as far as the node knows them. Answered by [`ResponseBody::Loads`].
     Loads,
-    /// Keep these chunks of the node in memory, as far as the account is open, and the account and
-    /// the node have room. Without any chunk, open the account, or keep its chunks for another
-    /// [`MEMORY_TERM`]. Answered by [`ResponseBody::Memory`].
-    KeepInMemory { account: MemoryAccount, objects: Vec<ObjectId> },
-    /// Release the memory of the account with this number. Answered by [`ResponseBody::Memory`].
-    ReleaseMemory { number: u128 },
+    /// Open an account of memory, or keep it and its chunks for another [`MEMORY_TERM`]. Answered
+    /// by [`ResponseBody::Memory`].
+    OpenMemory(MemoryAccount),
+    /// Keep these chunks of the node in memory, if the account with this number is open, and the
+    /// account and the node have room. Answered by [`ResponseBody::MemoryTold`].
+    KeepInMemory { account: u128, objects: Vec<ObjectId> },
+    /// Release the memory of the account with this number. Answered by
+    /// [`ResponseBody::MemoryTold`].
+    ReleaseMemory { account: u128 },
 }
 
-/// A node releases the memory of an account that no client has asked about for this long.
+/// A node releases the memory of an account that no client has renewed for this long.
 pub const MEMORY_TERM: Duration = Duration::from_secs(60);
 
-/// Memory on each node for chunks that are read again and again, as by the passes of an iteration
+/// Memory of each node for chunks that are read again and again, as the passes of an iteration do
 /// (elastic-blocks §2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryAccount {
@@ -200,7 +203,7 @@ pub struct MemoryAccount {
 pub struct MemoryUse {
     /// Number of chunks.
     pub chunks: u64,
-    /// Their size, bytes.
+    /// Their memory, bytes: whole pages.
     pub bytes: u64,
     /// Why chunks are not in memory for which the account has room, for a person.
     pub failure: Option<String>,
@@ -216,7 +219,9 @@ impl RequestBody {
                 _ => 0,
             },
             RequestBody::Run { request: RunRequest::Claim(_), .. } => 4,
-            RequestBody::KeepInMemory { .. } | RequestBody::ReleaseMemory { .. } => 6,
+            RequestBody::OpenMemory(_)
+            | RequestBody::KeepInMemory { .. }
+            | RequestBody::ReleaseMemory { .. } => 6,
             _ => 0,
         }
     }
@@ -394,6 +399,7 @@ pub enum ResponseBody {
     Loads(Vec<(NodeId, NodeLoad)>),
     /// What the account has on this node now.
     Memory(MemoryUse),
+    MemoryTold,
 }
 
 /// The content of a small chunk as a node has it. The reader checks it against the checksum of the

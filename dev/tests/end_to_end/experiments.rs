@@ -105,7 +105,6 @@ experiments! {
     #[ignore = "downloads Nextflow and Snakemake, and needs Slurm: make soak"]
     pipelines: "pipelines.py", is_root() && can_use(&["slurmctld", "java", "mvn"]);
     passes: "passes.py", true;
-    #[ignore = "limits the memory of control groups of version 1: make soak"]
     passes_in_memory: "passes_in_memory.py", is_root() && can_limit_memory();
     placement: "placement.py", has_testbed();
     sandbox_inputs: "sandbox_inputs.py", true;

@@ -300,7 +300,7 @@ fn chunks_stay_in_memory_until_the_step_ends() {
     let node = &["--dfs", "--cache", "1GB", "--dfs-memory", "1MiB"][..];
     let mut cluster = Cluster::start(&[node; 2]);
     joined(&cluster, 2);
-    // A node has room for one of the chunks.
+    // Both nodes together may keep half of it.
     put(&cluster, "some", &"a line\n".repeat(7000));
     let step = "[[map]]\nfiles = \"/some\"\ncommand = [\"wc\", \"-l\"]\nto = \"/out\"\n\
                 repeat = 2\nmemory = \"12KiB\"\n";
@@ -317,7 +317,7 @@ fn chunks_stay_in_memory_until_the_step_ends() {
     std::fs::remove_file(cluster.work().join("waits")).unwrap();
     let said = finish(running).exits(0).stderr;
     assert!(said.contains("map step, pass 2 of 2: ") && said.contains(" in memory, "), "{said}");
-    assert!(!said.contains("do not stay"), "{said}");
+    assert!(!said.contains("not all chunks stay"), "{said}");
     wait_until("the memory is released", || locked_kib(&mut cluster) == 0);
     assert_eq!(lines(&cluster, "/out/part-*").iter().map(count).sum::<u64>(), 7000);
 }
@@ -339,7 +339,7 @@ fn a_step_says_why_chunks_do_not_stay_in_memory_and_an_interrupt_releases_it() {
     wait_until("the first pass is complete", || cluster.names(".").contains(&"waits".to_owned()));
     assert!((1..=16).contains(&locked_kib(&mut cluster)));
     signal(running.id(), Signal::INT);
-    finish(running).exits(130).says(&["others do not stay in memory: ", "a larger --dfs-memory"]);
+    finish(running).exits(130).says(&["not all chunks stay in memory: ", "a larger --dfs-memory"]);
     // A thread unlocks it. A node would release it by itself only after a minute.
     let began = std::time::Instant::now();
     wait_until("the memory is released", || locked_kib(&mut cluster) == 0);

@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use eyas_files::blocks::{BlockPolicy, DEFAULT_TERM_US, POLICIES};
 use eyas_files::{
-    BlockRunId, DfsClient, File, FilesError, FilesErrorKind, FilesOrigin, MemoryAccount,
-    RenameOptions, RunAddress, RunSpec, RunStatus,
+    BlockRunId, DfsClient, File, FilesError, FilesErrorKind, FilesOrigin, RenameOptions,
+    RunAddress, RunSpec, RunStatus,
 };
 use eyas_session::Access;
 use eyas_types::access::FilesScope;
@@ -124,8 +124,9 @@ pub struct MapJob {
     pub reduce: Option<Reduce>,
     /// Folder of the cluster in which the outputs appear; without it, the outputs stay hidden.
     pub to: Option<String>,
-    /// The account on which nodes keep the chunks in memory, for further jobs over the same files.
-    pub memory: Option<MemoryAccount>,
+    /// The number of an account of memory on which nodes keep the chunks, for further jobs over the
+    /// same files.
+    pub memory: Option<u128>,
 }
 
 /// A reduce. Each reducer reads lines `key TAB value`, sorted by key, and gets all lines of its

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Chunk, NodeId};
@@ -24,7 +24,7 @@ use tokio::sync::OnceCell;
 use super::checks::SharedChecks;
 use super::file_state::FileState;
 use crate::near::node::NearNode;
-use crate::protocol::{Member, MemoryAccount, RequestBody, ResponseBody};
+use crate::protocol::{Member, RequestBody, ResponseBody};
 use crate::routes::Routes;
 
 /// Maximum number of chunks that are remembered. When it is reached, all of them are forgotten.
@@ -39,8 +39,8 @@ pub(crate) struct NearStores {
     own_address: Option<IpAddr>,
     told: Mutex<ToldFolders>,
     chunks: NearChunks,
-    /// Where the node on this machine keeps chunks that are opened.
-    memory: Mutex<Option<MemoryAccount>>,
+    /// The account on which the node on this machine keeps chunks that are opened.
+    memory: OnceLock<u128>,
 }
 
 /// What is known of the chunks in the stores on this machine.
@@ -203,18 +203,19 @@ impl NearStores {
             own_address,
             told: Mutex::default(),
             chunks: NearChunks::default(),
-            memory: Mutex::default(),
+            memory: OnceLock::new(),
         }
     }
 
-    /// The node on this machine keeps chunks that are opened from now on in memory.
-    pub fn set_memory(&self, account: MemoryAccount) {
-        *lock(&self.memory) = Some(account);
+    /// The node on this machine keeps chunks that are opened from now on in memory, on this
+    /// account. The first call counts.
+    pub fn set_memory(&self, account: u128) {
+        let _ = self.memory.set(account);
     }
 
     /// Lets the node on this machine keep a chunk that was just read, if it is to keep any.
     pub(super) async fn keep_in_memory(&self, object: ObjectId) {
-        let Some(account) = *lock(&self.memory) else { return };
+        let Some(account) = self.memory.get().copied() else { return };
         let known = self.routes.known();
         let Some(member) = self.node().and_then(|node| known.members.get(&node)) else { return };
         let asked = RequestBody::KeepInMemory { account, objects: vec![object] };

@@ -5,7 +5,7 @@ mod block_policy_args;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use eyas_client::files::{DfsClient, File, MemoryAccount, RunStatus};
+use eyas_client::files::{DfsClient, File, RunStatus};
 use eyas_client::types::Status;
 use eyas_client::types::dfs::{AttributeChange, DEFAULT_REPLICATION, FileName, Format};
 use eyas_client::types::units::{self, format_bytes, format_count, format_duration_us};
@@ -96,11 +96,11 @@ pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, 
 }
 
 /// Runs the program once over all blocks of the files, and shows the progress. Without a folder for
-/// the outputs, prints them. The nodes keep the chunks in the memory of the account, if there is
-/// one. Returns `None` after an interrupt.
+/// the outputs, prints them. The nodes keep the chunks on the account of memory with this number,
+/// if there is one. Returns `None` after an interrupt.
 pub(crate) async fn run_pass(
     args: &MapArgs,
-    memory: Option<MemoryAccount>,
+    memory: Option<u128>,
     global: &GlobalArgs,
     interrupt: &mut Interrupt,
     bar: &ProgressBar,

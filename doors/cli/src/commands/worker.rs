@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use eyas_client::files::{FilesOrigin, MemoryAccount, RunAddress};
+use eyas_client::files::{FilesOrigin, RunAddress};
 use eyas_client::{MapTask, ReduceTask, Shuffle, map_worker, reduce_worker};
 use eyas_session::private::temporary_folder;
 
@@ -30,9 +30,9 @@ pub(crate) enum WorkerCommand {
         /// Give each program the header of its file first
         #[arg(long)]
         repeat_header: bool,
-        /// Let the node keep the chunks in memory, on this account (NUMBER:BYTES)
+        /// Let the node keep the chunks in memory, on the account with this number
         #[arg(long)]
-        memory: Option<MemoryAccount>,
+        memory: Option<u128>,
         #[arg(last = true, required = true)]
         program: Vec<String>,
     },

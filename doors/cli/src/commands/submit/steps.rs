@@ -276,7 +276,7 @@ impl Driver<'_> {
         memory: Option<&ChunkMemory>,
         last: &mut Option<PassOutput>,
     ) -> Result<bool, CliError> {
-        let account = memory.map(ChunkMemory::account);
+        let account = memory.map(ChunkMemory::number);
         let mut says_failure = true;
         for number in 1..=step.passes() {
             let pass = step.pass(number, last.as_ref());
@@ -297,7 +297,7 @@ impl Driver<'_> {
                 say!("{title}: {chunks} in memory, {}", format_bytes(used.bytes));
                 // Once is enough.
                 if let Some(why) = used.failure.filter(|_| std::mem::take(&mut says_failure)) {
-                    say!("{title}: others do not stay in memory: {why}");
+                    say!("{title}: not all chunks stay in memory: {why}");
                 }
             }
             let output = pass.to.as_ref().map(|folder| PassOutput {
