@@ -144,11 +144,10 @@ pub(crate) fn parse_share(text: &str) -> Result<f64, ValueError> {
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Executors")]
 pub(crate) struct NodeArgs {
-    /// Number of processors of each executor [default: all of the machine or allocation, divided
-    /// among the executors of a local cluster]
+    /// Number of processors of each executor [default: its part of the machine or allocation]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub slots: Option<u32>,
-    /// Memory of each executor [default: all of the machine or allocation, as for --slots]
+    /// Memory of each executor [default: its part, as for --slots]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     pub node_memory: Option<u64>,
     /// How the memory and processors of tasks are limited: cgroup (control groups), poll (memory
@@ -163,8 +162,8 @@ pub(crate) struct NodeArgs {
     /// Pin each task to cores of its own: whole cores, of one NUMA node where they fit
     #[arg(long)]
     pub pin: bool,
-    /// Another resource of each executor, such as licence=2 (may be repeated); gpu=N offers the
-    /// first N GPUs instead of all that are found
+    /// Another resource, such as licence=2 (may be repeated); gpu=N offers the first N GPUs instead
+    /// of all
     #[arg(long, value_name = "NAME=N", value_parser = parse_amount)]
     pub node_resource: Vec<(String, u64)>,
     /// A label of each executor, such as site=a, for the requirements of tasks (may be repeated)
@@ -177,7 +176,7 @@ pub(crate) struct NodeArgs {
     /// disk space, divided among its executors]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     pub cache: Option<u64>,
-    /// Maximum number of objects in each executor's store
+    /// Maximum number of objects in each store
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub cache_objects: u64,
     /// Keep this much disk space free
@@ -195,8 +194,7 @@ pub(crate) struct NodeArgs {
         requires = "dfs"
     )]
     pub audit_bytes: u64,
-    /// With --dfs: maximum memory in which each executor keeps chunks of files for map steps with
-    /// `memory`. Tasks get less by it, unless --node-memory says what they get
+    /// With --dfs: memory for map steps with `memory`, taken from what tasks get
     #[arg(
         long,
         value_name = "SIZE",
@@ -230,8 +228,8 @@ pub(crate) struct NodeArgs {
     /// of the key [default: the executor's user and group id]
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
-    /// Send data between nodes and clients unencrypted, in a closed network; the dispatcher and
-    /// all executors must use this option, or none of them
+    /// Send data between nodes and clients unencrypted, in a closed network; for the dispatcher and
+    /// all executors, or for none
     #[arg(long)]
     pub plain_data: bool,
     /// Eviction policy, which selects the objects that a full store removes: random, fifo, lru or
@@ -262,8 +260,7 @@ pub(crate) struct NodeArgs {
     /// serve`)
     #[arg(long, value_name = "FILE")]
     pub io: Option<PathBuf>,
-    /// With --io: job class of what the executors fetch; rules give a class a reservation, a limit
-    /// and a weight
+    /// With --io: job class of what the executors fetch
     #[arg(long, value_name = "NAME", default_value = "eyas", requires = "io")]
     pub io_class: String,
 }

@@ -115,7 +115,7 @@ pub(crate) struct RunArgs {
     )]
     pub(super) distribution: Distribution,
     /// A file, or a pattern of files, that every task writes in its sandbox, and its destination
-    /// (may be repeated). `,when=failure` delivers it if the task fails, `,when=always` in any case
+    /// (may be repeated). `,when=failure` delivers it if the task fails, `,when=always` anyway
     #[arg(
         long,
         short = 'o',
