@@ -319,10 +319,10 @@ fn chunks_stay_in_memory_until_the_step_ends() {
     assert!(said.contains("map step, pass 2 of 2: ") && said.contains(" in memory, "), "{said}");
     assert!(!said.contains("not all chunks stay"), "{said}");
     wait_until("the memory is released", || locked_kib(&mut cluster) == 0);
-    assert_eq!(lines(&cluster, "/out/part-*").iter().map(count).sum::<u64>(), 7000);
+    assert_eq!(lines(&cluster, "/out/part-*").iter().map(|line| count(line)).sum::<u64>(), 7000);
 }
 
-fn count(line: &String) -> u64 {
+fn count(line: &str) -> u64 {
     line.trim().parse().expect("a number")
 }
 
