@@ -27,7 +27,7 @@ const KIND: &[u8] = b"fuse.eyas";
 const LEAVE: &[u8] = b"leave";
 
 /// A running guardian.
-pub(crate) struct MountGuardian {
+pub struct MountGuardian {
     pipe: ChildStdin,
     /// The mount that it guards; empty before there is one.
     identity: Vec<u8>,
@@ -35,6 +35,9 @@ pub(crate) struct MountGuardian {
 
 impl MountGuardian {
     /// Starts a guardian, before anything is mounted: it must not have the descriptor of the mount.
+    ///
+    /// # Errors
+    /// If the program cannot be started.
     pub fn start(eyas: &Path) -> io::Result<Self> {
         let mut command = Command::new(eyas);
         // In a process group of its own, the guardian gets no interrupts of the terminal.
@@ -45,7 +48,10 @@ impl MountGuardian {
         Ok(MountGuardian { pipe, identity: Vec::new() })
     }
 
-    /// Tells the guardian which mount it guards.
+    /// Tells the guardian which mount it guards: the last one on this folder.
+    ///
+    /// # Errors
+    /// If there is none, or if the guardian has ended.
     pub fn watch(&mut self, folder: &Path) -> io::Result<()> {
         let mounts = mounts()?;
         let mount =

@@ -1,0 +1,143 @@
+//! Attributes of entries, as system calls and the kernel's interface have them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
+use rustix::fs::{self, AtFlags, Gid, Mode, Stat, Timespec, Timestamps, Uid};
+use rustix::io::Result;
+
+use crate::nodes::PassedNode;
+
+/// Version of a file's content, as far as its size and times show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileVersion {
+    bytes: i64,
+    modified: (i64, u64),
+    changed: (i64, u64),
+}
+
+impl From<&Stat> for FileVersion {
+    fn from(stat: &Stat) -> Self {
+        FileVersion {
+            bytes: stat.st_size,
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            changed: (stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+}
+
+/// Attributes other than the size that a program changes.
+pub(crate) struct AttributeChange {
+    pub mode: Option<u32>,
+    pub owner: Option<u32>,
+    pub group: Option<u32>,
+    pub accessed: Option<TimeOrNow>,
+    pub modified: Option<TimeOrNow>,
+}
+
+impl AttributeChange {
+    /// Changes the attributes of an entry.
+    pub fn make(&self, node: &PassedNode) -> Result<()> {
+        if self.owner.is_some() || self.group.is_some() {
+            let (owner, group) = (self.owner.map(Uid::from_raw), self.group.map(Gid::from_raw));
+            fs::chownat(node, "", owner, group, AtFlags::EMPTY_PATH)?;
+        }
+        // After the owner, whose change takes rights from the mode.
+        if let Some(mode) = self.mode {
+            fs::chmod(node.path(), Mode::from_raw_mode(mode))?;
+        }
+        if self.accessed.is_some() || self.modified.is_some() {
+            let times = Timestamps {
+                last_access: timespec(self.accessed),
+                last_modification: timespec(self.modified),
+            };
+            fs::utimensat(node, "", &times, AtFlags::EMPTY_PATH)?;
+        }
+        Ok(())
+    }
+}
+
+/// The kernel's form of the attributes of the entry with this number.
+pub(crate) fn attributes(number: INodeNo, stat: &Stat) -> FileAttr {
+    FileAttr {
+        ino: number,
+        size: stat.st_size.cast_unsigned(),
+        blocks: stat.st_blocks.cast_unsigned(),
+        atime: time(stat.st_atime, stat.st_atime_nsec),
+        mtime: time(stat.st_mtime, stat.st_mtime_nsec),
+        ctime: time(stat.st_ctime, stat.st_ctime_nsec),
+        crtime: UNIX_EPOCH,
+        kind: kind(fs::FileType::from_raw_mode(stat.st_mode)),
+        perm: (stat.st_mode & 0o7777) as u16,
+        nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        // The kernel's form has the low 20 bits of the minor number and 12 bits of the major one.
+        rdev: stat.st_rdev as u32,
+        blksize: u32::try_from(stat.st_blksize).unwrap_or(0),
+        flags: 0,
+    }
+}
+
+/// The kernel's form of a kind of entry.
+pub(crate) fn kind(kind: fs::FileType) -> FileType {
+    match kind {
+        fs::FileType::Directory => FileType::Directory,
+        fs::FileType::Symlink => FileType::Symlink,
+        fs::FileType::Fifo => FileType::NamedPipe,
+        fs::FileType::Socket => FileType::Socket,
+        fs::FileType::CharacterDevice => FileType::CharDevice,
+        fs::FileType::BlockDevice => FileType::BlockDevice,
+        fs::FileType::RegularFile | fs::FileType::Unknown => FileType::RegularFile,
+    }
+}
+
+/// A time. Before 1970, the seconds are negative, and the nanoseconds count forwards from them.
+fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
+    let second = Duration::from_secs(seconds.unsigned_abs());
+    let second = match seconds {
+        0.. => UNIX_EPOCH.checked_add(second),
+        _ => UNIX_EPOCH.checked_sub(second),
+    };
+    second.unwrap_or(UNIX_EPOCH) + Duration::from_nanos(nanoseconds)
+}
+
+fn timespec(asked: Option<TimeOrNow>) -> Timespec {
+    match asked {
+        None => Timespec { tv_sec: 0, tv_nsec: fs::UTIME_OMIT },
+        Some(TimeOrNow::Now) => Timespec { tv_sec: 0, tv_nsec: fs::UTIME_NOW },
+        Some(TimeOrNow::SpecificTime(time)) => specific(time),
+    }
+}
+
+fn specific(time: SystemTime) -> Timespec {
+    let far = |seconds: u64| i64::try_from(seconds).unwrap_or(i64::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => {
+            Timespec { tv_sec: far(since.as_secs()), tv_nsec: since.subsec_nanos().into() }
+        }
+        Err(before) => {
+            let (seconds, nanoseconds) =
+                (far(before.duration().as_secs()), i64::from(before.duration().subsec_nanos()));
+            match nanoseconds {
+                0 => Timespec { tv_sec: -seconds, tv_nsec: 0 },
+                _ => Timespec { tv_sec: -seconds - 1, tv_nsec: 1_000_000_000 - nanoseconds },
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_and_after_1970_stay_the_same() {
+        for (seconds, nanoseconds) in
+            [(0, 0), (1, 999_999_999), (-1, 0), (-1, 1), (-2, 800_000_000), (1 << 33, 5)]
+        {
+            let again = specific(time(seconds, nanoseconds as u64));
+            assert_eq!((again.tv_sec, again.tv_nsec), (seconds, nanoseconds));
+        }
+    }
+}
