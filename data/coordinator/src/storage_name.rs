@@ -22,6 +22,16 @@ pub(crate) fn has_versions(location: &StorageLocation) -> bool {
     mount(&mounts, &number(*device)).is_some_and(|(kind, _)| NUMBERED.contains(&kind))
 }
 
+/// The type of the mounts of `eyas io mount`, as `data/passthrough/src/session.rs` has it.
+const ORDERED: &str = "fuse.eyas-io";
+
+/// Whether the device is a mount of `eyas io mount`: its server orders the requests of all programs
+/// to the folder below it.
+pub(crate) fn is_ordered_below(device: u64) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    mount(&mounts, &number(device)).is_some_and(|(kind, _)| kind == ORDERED)
+}
+
 /// Name of a storage, the same on all nodes that share it.
 pub(crate) fn shared_name(location: &StorageLocation) -> String {
     match location {

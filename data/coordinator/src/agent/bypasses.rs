@@ -8,6 +8,7 @@ use eyas_board::{Board, CallTimes};
 use eyas_ioq::{Bypass, UnorderedCalls};
 
 use super::read_ahead::FileKey;
+use crate::storage_name::is_ordered_below;
 
 /// A storage is forgotten after this time without use, because another one may be mounted in its
 /// place.
@@ -22,6 +23,9 @@ pub(super) struct StorageBypasses {
 
 struct StorageBypass {
     bypass: Bypass,
+    /// Whether it is a mount whose server orders all requests. To order them here, too, would hold
+    /// up the server's requests behind those that wait for the server.
+    is_ordered_below: bool,
     /// Index on the board, if the storage is bypassed.
     place: Option<usize>,
     /// File and end of the last request.
@@ -30,9 +34,10 @@ struct StorageBypass {
 }
 
 impl StorageBypass {
-    fn new() -> StorageBypass {
+    fn of(device: u64) -> StorageBypass {
         StorageBypass {
             bypass: Bypass::default(),
+            is_ordered_below: is_ordered_below(device),
             place: None,
             last: (0, 0),
             heard: Instant::now(),
@@ -45,9 +50,15 @@ impl StorageBypasses {
         StorageBypasses { board, began: Instant::now(), storages: BTreeMap::new() }
     }
 
-    /// Whether requests to this storage are ordered.
-    pub fn are_ordered(&self, device: u64) -> bool {
-        self.storages.get(&device).is_none_or(|storage| storage.bypass.is_ordered())
+    /// Whether requests to this storage are ordered. `must_order`: the program asks for every turn.
+    pub fn are_ordered(&mut self, device: u64, must_order: bool) -> bool {
+        let storage = self.storages.entry(device).or_insert_with(|| StorageBypass::of(device));
+        if storage.is_ordered_below {
+            storage.heard = Instant::now();
+            storage.place = storage.place.or_else(|| self.board.bypass(device));
+            return false;
+        }
+        must_order || storage.bypass.is_ordered()
     }
 
     /// These bytes were read or written in a turn of their own. `told`: bytes and duration that
@@ -59,7 +70,7 @@ impl StorageBypasses {
         told: Option<(u64, Duration)>,
     ) -> bool {
         let now_us = self.now_us();
-        let storage = self.storages.entry(device).or_insert_with(StorageBypass::new);
+        let storage = self.storages.entry(device).or_insert_with(|| StorageBypass::of(device));
         let has_jumped = storage.last != (inode, bytes.start);
         (storage.last, storage.heard) = ((inode, bytes.end), Instant::now());
         let was_ordered = storage.bypass.is_ordered();
@@ -105,13 +116,16 @@ impl StorageBypasses {
                 if calls > 0 {
                     storage.heard = Instant::now();
                 }
-                storage.bypass.record_unordered(
-                    now_us,
-                    UnorderedCalls { calls, total_us, slow_calls, slow_us },
-                );
+                if !storage.is_ordered_below {
+                    storage.bypass.record_unordered(
+                        now_us,
+                        UnorderedCalls { calls, total_us, slow_calls, slow_us },
+                    );
+                }
             }
             let is_idle = storage.heard.elapsed() > IDLE;
-            if (is_idle || storage.bypass.is_ordered()) && take_back(board, storage) {
+            let is_ordered = storage.bypass.is_ordered() && !storage.is_ordered_below;
+            if (is_idle || is_ordered) && take_back(board, storage) {
                 tracing::info!(device, "requests to this storage are ordered again");
                 back.push(*device);
             }

@@ -276,7 +276,7 @@ impl AgentCore {
                 self.files.close(key);
                 self.answer(index, SeatAnswer::Pass);
             }
-            _ if !ask.must_order && !self.storages.are_ordered(ask.device) => {
+            _ if !self.storages.are_ordered(ask.device, ask.must_order) => {
                 self.answer(index, SeatAnswer::Pass)
             }
             CallKind::DirectRead => self.alone(index, ask, Operation::Read),

@@ -23,16 +23,21 @@ use crate::interrupt::interrupted;
 use crate::own_process::{READY, host_name};
 use crate::print::{out, say};
 
+mod mount;
 mod preload;
 mod run;
 mod show;
 
+use mount::{IoMountArgs, mount, serve_mount};
 use run::{IoRunArgs, agent_folder, run};
 
 #[derive(Subcommand)]
 pub(crate) enum IoCommand {
     /// Run a program whose reads and writes of shared storage wait for their turn
     Run(IoRunArgs),
+    /// Mount a folder so that the reads and writes of all programs that use the mount wait for
+    /// their turn, also of programs that `eyas io run` cannot order
+    Mount(IoMountArgs),
     /// Run the coordinator, which orders the requests of all nodes that share eyas's home or have
     /// the access file
     Serve(ServeArgs),
@@ -41,6 +46,14 @@ pub(crate) enum IoCommand {
         /// Print metrics in the format of Prometheus
         #[arg(long)]
         metrics: bool,
+    },
+    /// Serve a mount under the library that orders requests; `eyas io mount` starts it
+    #[command(hide = true)]
+    ServeMount {
+        /// Folder with the content
+        folder: PathBuf,
+        /// The mount point
+        place: PathBuf,
     },
     /// Run the agent of this user's programs on this node; `eyas io run` starts it
     #[command(hide = true)]
@@ -151,6 +164,8 @@ fn rules(named: Option<PathBuf>) -> Result<Rules, CliError> {
 pub(crate) async fn io(what: IoCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     match what {
         IoCommand::Run(args) => run(&args, &access_path(global)?),
+        IoCommand::Mount(args) => mount(&args, &access_path(global)?),
+        IoCommand::ServeMount { folder, place } => serve_mount(&folder, &place).await,
         IoCommand::Serve(args) => run_coordinator(args, access_path(global)?).await,
         IoCommand::Status { metrics } => {
             let path = access_path(global)?;

@@ -13,6 +13,8 @@ use crate::error::CliError;
 use crate::own_process::{io_runtime_folder, own_path, temporary_io_folder};
 
 const LIBRARY: &str = "libeyas_preload.so";
+/// The beginning of the names of its files.
+const LIBRARY_NAME: &str = "libeyas_preload";
 /// The content of the library, which `build.rs` has built.
 const CONTENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libeyas_preload.so"));
 
@@ -22,6 +24,13 @@ pub(super) fn library() -> Result<PathBuf, CliError> {
         Some(library) => loadable(library),
         None => write_private(),
     }
+}
+
+/// Whether the loader has loaded the library into this process.
+pub(super) fn is_loaded() -> bool {
+    let is_it =
+        |line: &str| line.rsplit_once('/').is_some_and(|(_, name)| name.starts_with(LIBRARY_NAME));
+    fs::read_to_string("/proc/self/maps").is_ok_and(|maps| maps.lines().any(is_it))
 }
 
 /// A library that was installed with the command: in the same folder, or in the folder for

@@ -33,6 +33,16 @@ pub(crate) struct IoRunArgs {
     /// that nodes share, such as NFS and Lustre]
     #[arg(long, value_name = "PATH")]
     path: Vec<PathBuf>,
+    #[command(flatten)]
+    order: ProgramOrderArgs,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// How the requests of a program are ordered.
+#[derive(Args)]
+pub(super) struct ProgramOrderArgs {
     /// Order only the requests of this node, without the coordinator
     #[arg(long)]
     here: bool,
@@ -44,13 +54,30 @@ pub(crate) struct IoRunArgs {
     /// the class of the enclosing `eyas io run`, or none]
     #[arg(long, value_name = "NAME", env = CLASS)]
     class: Option<String>,
-    /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
-    program: Vec<OsString>,
+}
+
+impl ProgramOrderArgs {
+    /// Has the loader load the library into a program, which asks the agent of this node. An agent
+    /// is started if none runs. `access`: the coordinator's access file.
+    pub(super) fn apply(&self, command: &mut Command, access: &Path) -> Result<(), CliError> {
+        if self.always {
+            command.env("EYAS_IO_ALWAYS", "1");
+        }
+        // A batch system may set the variable without a value.
+        if let Some(class) = self.class.as_ref().filter(|class| !class.is_empty()) {
+            command.env(CLASS, class).env("EYAS_IO_CLASS_NUMBER", class_id(class).0.to_string());
+        }
+        let coordinator = (!self.here && access.exists()).then_some(access);
+        let (socket, libraries) = prepare(coordinator)?;
+        command.env("EYAS_IO_AGENT", socket).env("LD_PRELOAD", libraries);
+        Ok(())
+    }
 }
 
 /// Environment variable with the job class of programs. Batch systems can set it.
 const CLASS: &str = "EYAS_IO_CLASS";
+/// Environment variable of the library with the paths whose files are ordered.
+pub(super) const PATHS: &str = "EYAS_IO_PATHS";
 
 /// Replaces this process by the program. If the library or the agent is missing, the program still
 /// runs, but its requests are not ordered.
@@ -59,28 +86,17 @@ pub(crate) fn run(args: &IoRunArgs, access: &Path) -> Result<ExitCode, CliError>
     let mut command = Command::new(program);
     command.args(words);
     if let Some(paths) = real_paths(&args.path)? {
-        command.env("EYAS_IO_PATHS", paths);
+        command.env(PATHS, paths);
     }
-    if args.always {
-        command.env("EYAS_IO_ALWAYS", "1");
-    }
-    // A batch system may set the variable without a value.
-    if let Some(class) = args.class.as_ref().filter(|class| !class.is_empty()) {
-        command.env(CLASS, class).env("EYAS_IO_CLASS_NUMBER", class_id(class).0.to_string());
-    }
-    let coordinator = (!args.here && access.exists()).then_some(access);
-    match prepare(coordinator) {
-        Ok((socket, libraries)) => {
-            _ = command.env("EYAS_IO_AGENT", socket).env("LD_PRELOAD", libraries);
-        }
-        Err(error) => say!("{error}; the requests of {} are not ordered", program.display()),
+    if let Err(error) = args.order.apply(&mut command, access) {
+        say!("{error}; the requests of {} are not ordered", program.display());
     }
     let error = command.exec();
     Err(format!("cannot run {}: {error}", program.display()).into())
 }
 
 /// The paths without symbolic links, joined with colons.
-fn real_paths(paths: &[PathBuf]) -> Result<Option<OsString>, CliError> {
+pub(super) fn real_paths(paths: &[PathBuf]) -> Result<Option<OsString>, CliError> {
     let mut real = Vec::new();
     for path in paths {
         let path =
