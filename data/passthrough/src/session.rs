@@ -22,6 +22,10 @@ const MAX_TOGETHER: usize = 64;
 /// requests that a program waits for.
 const MAX_BACKGROUND: u16 = 48;
 
+/// The type of such mounts in lists of mounts, after `fuse.`. Agents know it, too
+/// (`data/coordinator/src/storage_name.rs`).
+const TYPE: &str = "eyas-io";
+
 /// Why a folder was not mounted, or not unmounted in good order.
 #[derive(Debug, Error)]
 pub enum OrderedMountError {
@@ -113,6 +117,9 @@ impl MountPlace {
         if let Some(file) = [&folder, &place].into_iter().find(|path| !path.is_dir()) {
             return Err(OrderedMountError::NotFolder(file.clone()));
         }
+        if is_ordered(&folder).map_err(in_folder)? {
+            return Err(OrderedMountError::Ordered(folder));
+        }
         if place != folder {
             if place.starts_with(&folder) {
                 return Err(OrderedMountError::Inside { place, folder });
@@ -123,6 +130,15 @@ impl MountPlace {
         }
         Ok(MountPlace { folder, place })
     }
+}
+
+/// Whether a folder is in such a mount.
+fn is_ordered(folder: &Path) -> io::Result<bool> {
+    let device = rustix::fs::stat(folder)?.st_dev;
+    let number = format!(" {}:{} ", rustix::fs::major(device), rustix::fs::minor(device));
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let kind = format!(" - fuse.{TYPE} ");
+    Ok(mounts.lines().any(|mount| mount.contains(&number) && mount.contains(&kind)))
 }
 
 /// A mounted folder.
@@ -206,7 +222,7 @@ fn configuration(folder: &Path) -> Config {
         // A comma would end the option.
         MountOption::FSName(folder.display().to_string().replace(',', "_")),
         // The option `Subtype` is not passed to the kernel.
-        MountOption::CUSTOM("subtype=eyas-io".into()),
+        MountOption::CUSTOM(format!("subtype={TYPE}")),
         MountOption::DefaultPermissions,
         MountOption::NoDev,
         MountOption::NoSuid,

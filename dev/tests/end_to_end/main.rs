@@ -32,6 +32,7 @@ mod formats;
 mod get;
 mod graph;
 mod interrupts;
+mod io_mount;
 mod io_order;
 mod io_programs;
 mod io_shared;
