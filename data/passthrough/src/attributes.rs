@@ -8,26 +8,8 @@ use rustix::io::Result;
 
 use crate::nodes::PassedNode;
 
-/// Version of a file's content, as far as its size and times show it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileVersion {
-    bytes: i64,
-    modified: (i64, u64),
-    changed: (i64, u64),
-}
-
-impl From<&Stat> for FileVersion {
-    fn from(stat: &Stat) -> Self {
-        FileVersion {
-            bytes: stat.st_size,
-            modified: (stat.st_mtime, stat.st_mtime_nsec),
-            changed: (stat.st_ctime, stat.st_ctime_nsec),
-        }
-    }
-}
-
 /// Attributes other than the size that a program changes.
-pub(crate) struct AttributeChange {
+pub(crate) struct MetadataChange {
     pub mode: Option<u32>,
     pub owner: Option<u32>,
     pub group: Option<u32>,
@@ -35,7 +17,7 @@ pub(crate) struct AttributeChange {
     pub modified: Option<TimeOrNow>,
 }
 
-impl AttributeChange {
+impl MetadataChange {
     /// Changes the attributes of an entry.
     pub fn make(&self, node: &PassedNode) -> Result<()> {
         if self.owner.is_some() || self.group.is_some() {

@@ -21,12 +21,13 @@ use rustix::fs::{
     self, AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, SeekFrom, Stat, XattrFlags,
 };
 
-use crate::attributes::{AttributeChange, FileVersion, attributes};
+use crate::attributes::{MetadataChange, attributes};
 use crate::extended::{self, ExtendedAnswer};
 use crate::file::{self, PassedFile};
 use crate::folder::PassedFolder;
 use crate::handles::PassedHandles;
 use crate::nodes::{PassedNode, PassedNodes};
+use crate::version::FileVersion;
 
 /// Time for which the kernel trusts a name: each use of a path asks again, as other nodes may have
 /// replaced the file. The answer has the present attributes.
@@ -139,7 +140,7 @@ impl PassthroughFiles {
     fn change(
         &self,
         number: INodeNo,
-        change: &AttributeChange,
+        change: &MetadataChange,
         size: Option<u64>,
         handle: Option<FileHandle>,
     ) -> io::Result<FileAttr> {
@@ -260,7 +261,7 @@ impl Filesystem for PassthroughFiles {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let change = AttributeChange { mode, owner, group, accessed, modified };
+        let change = MetadataChange { mode, owner, group, accessed, modified };
         attribute_reply(self.change(number, &change, size, handle), reply);
     }
 

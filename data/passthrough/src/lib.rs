@@ -11,6 +11,7 @@
 //! | `PassthroughFiles` | `filesystem.rs` | the answers to the kernel's requests |
 //! | `PassedNodes` | `nodes.rs` | the entries that the kernel knows, by their numbers |
 //! | | `attributes.rs` | their attributes, in the forms of the kernel's interface |
+//! | `FileVersion` | `version.rs` | size and times, which show whether a file has changed |
 //! | | `extended.rs` | their extended attributes |
 //! | `PassedFile` | `file.rs` | an open file |
 //! | `PassedFolder` | `folder.rs` | an open folder |
@@ -31,5 +32,6 @@ mod folder;
 mod handles;
 mod nodes;
 mod session;
+mod version;
 
 pub use session::{MountPlace, OrderedMount, OrderedMountError};

@@ -16,7 +16,7 @@ use fuser::INodeNo;
 use rustix::fs::{self, Mode, OFlags, Stat};
 use rustix::io::{Errno, Result};
 
-use crate::attributes::FileVersion;
+use crate::version::FileVersion;
 
 /// Descriptors of entries have this number or a higher one. The library that is loaded into this
 /// process orders calls on lower ones, which are left to open files.

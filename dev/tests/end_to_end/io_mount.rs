@@ -167,7 +167,8 @@ umask 022
 echo one > f; echo two >> f; cat f; truncate -s 3 f; cat f; echo; stat -c '%s %a' f
 mv f g; ls; ln g h; stat -c %h g h; [ g -ef h ] && echo same
 ln -s g s; ln s hs; readlink s hs; cat s
-exec 3<> g; rm g h s hs; stat -Lc '%h %s' /proc/self/fd/3; echo more >&3; cat /proc/self/fd/3; exec 3>&-
+exec 3<> g; rm g h s hs; stat -Lc '%h %s' /proc/self/fd/3
+echo more >&3; cat /proc/self/fd/3; exec 3>&-
 touch -d 2001-02-03T04:05:06.789012345Z t; stat -c %.9Y t
 touch -d 1960-02-03T04:05:06Z t; stat -c %.9Y t
 chmod 4755 t; stat -c %a t; mkfifo p; (echo fifo > p &); cat p; stat -c %F p

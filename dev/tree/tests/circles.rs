@@ -40,7 +40,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ("data/store", &["damaged.rs", "durable.rs", "incoming.rs", "objects.rs"]),
     ("data/store", &["storage.rs", "storage/cluster.rs", "storage/remote.rs", "storage/stream.rs"]),
     ("data/transfer", &["peers.rs", "push.rs", "receive.rs"]),
-    ("doors/cli", &["commands/io.rs", "commands/io/run.rs"]),
     ("doors/client", &["client.rs", "draft.rs", "draft_files.rs", "kept.rs"]),
     ("doors/client", &["map.rs", "map/failures.rs"]),
     ("doors/client", &["map/error.rs", "map/header.rs"]),

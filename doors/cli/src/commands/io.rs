@@ -25,10 +25,12 @@ use crate::print::{out, say};
 
 mod mount;
 mod preload;
+mod rules;
 mod run;
 mod show;
 
 use mount::{IoMountArgs, mount, serve_mount};
+use rules::rules;
 use run::{IoRunArgs, agent_folder, run};
 
 #[derive(Subcommand)]
@@ -152,13 +154,6 @@ impl From<OrderArgs> for StorageRules {
             ..StorageRules::default()
         }
     }
-}
-
-/// The rules of a file; without a file, the rules in eyas's home, if there are any.
-fn rules(named: Option<PathBuf>) -> Result<Rules, CliError> {
-    let usual =
-        || home().ok().map(|home| home.join("io").join("rules.toml")).filter(|path| path.exists());
-    Ok(named.or_else(usual).map(|path| Rules::load(&path)).transpose()?.unwrap_or_default())
 }
 
 pub(crate) async fn io(what: IoCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {

@@ -16,7 +16,7 @@ use eyas_coordinator::{agent, class_id};
 use eyas_session::Access;
 
 use super::preload::library;
-use super::rules;
+use super::rules::rules;
 use crate::error::CliError;
 use crate::exit_code::ExitCode;
 use crate::own_process::{io_runtime_folder, own_path, own_words};
