@@ -67,15 +67,21 @@ impl PassthroughFiles {
     }
 
     fn look_up(&self, folder: INodeNo, name: &OsStr) -> io::Result<FileAttr> {
-        let (node, stat) = self.nodes.look_up(&*self.nodes.get(folder)?, name)?;
-        Ok(told(&node, &stat))
+        let (node, stat) = self.nodes.look_up(&self.nodes.get(folder)?, name)?;
+        Ok(self.told(&node, &stat))
+    }
+
+    /// The attributes of an entry, which the kernel is told.
+    fn told(&self, node: &PassedNode, stat: &Stat) -> FileAttr {
+        self.nodes.tell(node.number, FileVersion::from(stat));
+        attributes(node.number, stat)
     }
 
     /// Opens a file by its name, so that a network file system asks its server. If the name no
     /// longer leads to the file, the file itself is opened; if its server has removed it, that
     /// fails with `ESTALE`, and the kernel looks the name up again.
     fn open_file(&self, node: &PassedNode, flags: OFlags) -> io::Result<(PassedFile, Stat)> {
-        if let Some((folder, name)) = node.place()
+        if let Some((folder, name)) = self.nodes.place(node.number)
             && let Ok(folder) = self.nodes.get(folder)
             // Another kind of file may be there by now, whose opening could wait.
             && let Ok(file) = PassedFile::open(
@@ -96,7 +102,7 @@ impl PassthroughFiles {
     /// How the kernel treats an open file. Its cache is kept if the file is the same as when it was
     /// opened before.
     fn opened(&self, node: &PassedNode, file: &PassedFile, stat: &Stat) -> FopenFlags {
-        let (is_told, is_cached) = node.open_version(FileVersion::from(stat));
+        let (is_told, is_cached) = self.nodes.open_version(node.number, FileVersion::from(stat));
         if !is_told && let Some(notifier) = self.notifier.get() {
             // Attributes only. The kernel may have forgotten the entry; then it has none.
             let _ = notifier.inval_inode(node.number, -1, 0);
@@ -124,9 +130,9 @@ impl PassthroughFiles {
         let flags = OFlags::from_bits_retain(flags.cast_unsigned());
         let file = PassedFile::create(&folder.path_of(name), flags, mode)?;
         let (node, stat) = self.nodes.remember(file.entry()?, &folder, name)?;
-        let attributes = told(&node, &stat);
+        let attributes = self.told(&node, &stat);
         let opened = self.opened(&node, &file, &stat);
-        Ok((attributes, self.files.open(file), opened))
+        Ok((attributes, self.files.open(file, node), opened))
     }
 
     /// The mode of a new entry: the default access control list of the folder, or else the
@@ -152,7 +158,7 @@ impl PassthroughFiles {
             }
         }
         change.make(&node)?;
-        Ok(told(&node, &node.stat()?))
+        Ok(self.told(&node, &node.stat()?))
     }
 
     fn write_to(
@@ -167,7 +173,7 @@ impl PassthroughFiles {
         let from_cache = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let written = file.write(offset, content, from_cache)?;
         if flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-            take_rights(&*self.nodes.get(number)?)?;
+            take_rights(&self.nodes.get(number)?)?;
         }
         Ok(u32::try_from(written).expect("as much as the kernel has sent"))
     }
@@ -186,12 +192,6 @@ impl PassthroughFiles {
     fn attribute_path(&self, number: INodeNo) -> io::Result<PathBuf> {
         Ok(self.nodes.get(number)?.path())
     }
-}
-
-/// The attributes of an entry, which the kernel is told.
-fn told(node: &PassedNode, stat: &Stat) -> FileAttr {
-    node.tell(FileVersion::from(stat));
-    attributes(node.number, stat)
 }
 
 /// Takes the rights of the owner and group from a program that another one has changed.
@@ -239,7 +239,7 @@ impl Filesystem for PassthroughFiles {
     }
 
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let found = self.nodes.get(number).and_then(|node| Ok(told(&node, &node.stat()?)));
+        let found = self.nodes.get(number).and_then(|node| Ok(self.told(&node, &node.stat()?)));
         attribute_reply(found, reply);
     }
 
@@ -266,7 +266,7 @@ impl Filesystem for PassthroughFiles {
     }
 
     fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
-        let target = self.nodes.get(number).and_then(|node| fs::readlinkat(&*node, "", Vec::new()));
+        let target = self.nodes.get(number).and_then(|node| fs::readlinkat(&node, "", Vec::new()));
         match target {
             Ok(target) => reply.data(target.as_bytes()),
             Err(error) => reply.error(errno(error)),
@@ -286,7 +286,7 @@ impl Filesystem for PassthroughFiles {
         let make = || {
             let kind = FileType::from_raw_mode(mode);
             let mode = self.new_mode(folder, mode, umask)?;
-            fs::mknodat(&*self.nodes.get(folder)?, name, kind, mode, device.into())?;
+            fs::mknodat(&self.nodes.get(folder)?, name, kind, mode, device.into())?;
             self.look_up(folder, name)
         };
         entry(make(), reply);
@@ -303,7 +303,7 @@ impl Filesystem for PassthroughFiles {
     ) {
         let make = || {
             let mode = self.new_mode(folder, mode, umask)?;
-            fs::mkdirat(&*self.nodes.get(folder)?, name, mode)?;
+            fs::mkdirat(&self.nodes.get(folder)?, name, mode)?;
             self.look_up(folder, name)
         };
         entry(make(), reply);
@@ -318,7 +318,7 @@ impl Filesystem for PassthroughFiles {
         reply: ReplyEntry,
     ) {
         let make = || {
-            fs::symlinkat(target, &*self.nodes.get(folder)?, name)?;
+            fs::symlinkat(target, &self.nodes.get(folder)?, name)?;
             self.look_up(folder, name)
         };
         entry(make(), reply);
@@ -327,7 +327,7 @@ impl Filesystem for PassthroughFiles {
     fn link(&self, _: &Request, number: INodeNo, folder: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let make = || {
             let (from, to) = (self.nodes.get(number)?.path(), self.nodes.get(folder)?);
-            fs::linkat(CWD, &from, &*to, name, AtFlags::SYMLINK_FOLLOW)?;
+            fs::linkat(CWD, &from, &to, name, AtFlags::SYMLINK_FOLLOW)?;
             self.look_up(folder, name)
         };
         entry(make(), reply);
@@ -335,12 +335,12 @@ impl Filesystem for PassthroughFiles {
 
     fn unlink(&self, _: &Request, folder: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let folder = self.nodes.get(folder);
-        empty(folder.and_then(|folder| fs::unlinkat(&*folder, name, AtFlags::empty())), reply);
+        empty(folder.and_then(|folder| fs::unlinkat(&folder, name, AtFlags::empty())), reply);
     }
 
     fn rmdir(&self, _: &Request, folder: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let folder = self.nodes.get(folder);
-        empty(folder.and_then(|folder| fs::unlinkat(&*folder, name, AtFlags::REMOVEDIR)), reply);
+        empty(folder.and_then(|folder| fs::unlinkat(&folder, name, AtFlags::REMOVEDIR)), reply);
     }
 
     fn rename(
@@ -356,7 +356,12 @@ impl Filesystem for PassthroughFiles {
         let rename = || {
             let (from, to) = (self.nodes.get(folder)?, self.nodes.get(new_folder)?);
             let flags = fs::RenameFlags::from_bits_retain(flags.bits());
-            fs::renameat_with(&*from, name, &*to, new_name, flags)
+            fs::renameat_with(&from, name, &to, new_name, flags)?;
+            self.nodes.moved(&to, new_name);
+            if flags.contains(fs::RenameFlags::EXCHANGE) {
+                self.nodes.moved(&from, name);
+            }
+            Ok::<_, rustix::io::Errno>(())
         };
         empty(rename(), reply);
     }
@@ -367,7 +372,7 @@ impl Filesystem for PassthroughFiles {
             let flags = OFlags::from_bits_retain(flags.0.cast_unsigned());
             let (file, stat) = self.open_file(&node, flags)?;
             let opened = self.opened(&node, &file, &stat);
-            Ok::<_, io::Error>((self.files.open(file), opened))
+            Ok::<_, io::Error>((self.files.open(file, node), opened))
         };
         match open() {
             Ok((handle, opened)) => reply.opened(handle, opened),
@@ -494,8 +499,12 @@ impl Filesystem for PassthroughFiles {
     }
 
     fn opendir(&self, _: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.nodes.get(number).and_then(|node| PassedFolder::open(&node)) {
-            Ok(folder) => reply.opened(self.folders.open(folder), FopenFlags::empty()),
+        let open = || {
+            let node = self.nodes.get(number)?;
+            Ok::<_, rustix::io::Errno>(self.folders.open(PassedFolder::open(&node)?, node))
+        };
+        match open() {
+            Ok(handle) => reply.opened(handle, FopenFlags::empty()),
             Err(error) => reply.error(errno(error)),
         }
     }

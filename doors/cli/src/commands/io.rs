@@ -10,8 +10,8 @@ use eyas_client::{ClusterError, home};
 use eyas_coordinator::agent::{self, AgentConfig, AgentError, OrderedBy};
 use eyas_coordinator::ioq::{Policy, Striping};
 use eyas_coordinator::{
-    MAX_JUNCTION_PERCENT, MIN_FACTOR, Rules, StorageRules, parse_patience, parse_policy,
-    parse_quantum, parse_stripe, serve, status,
+    MAX_JUNCTION_PERCENT, MIN_FACTOR, StorageRules, parse_patience, parse_policy, parse_quantum,
+    parse_stripe, serve, status,
 };
 use eyas_session::Access;
 use tokio::net::TcpListener;
