@@ -56,6 +56,15 @@ impl OrderedFolder {
         self.place.join(name)
     }
 
+    /// Waits until the agent is connected: before, requests are not ordered.
+    #[track_caller]
+    fn wait_until_ordered(&self, order: &Order) {
+        wait_until("the agent is connected", || {
+            fs::write(self.path("ordered"), "content").unwrap();
+            order.requests() > 0
+        });
+    }
+
     fn id(&self) -> u32 {
         self.process.as_ref().expect("it runs").id()
     }
@@ -125,6 +134,7 @@ fn programs_without_the_library_read_in_order() {
     let place = order.home.work().join("place");
     fs::create_dir(&place).unwrap();
     let mount = OrderedFolder::begin(&order, &node.path(""), Some(&place), &[]);
+    mount.wait_until_ordered(&order);
     let before = disk.count("seeks");
     // Four programs together read the whole file: each reads every fourth block.
     let script = "for first in 0 1 2 3; do
@@ -152,6 +162,7 @@ fn programs_under_the_library_are_ordered_once() {
     let place = order.home.work().join("place");
     fs::create_dir(&place).unwrap();
     let mount = OrderedFolder::begin(&order, &node.path(""), Some(&place), &["--always"]);
+    mount.wait_until_ordered(&order);
     let readers = [&[][..], &["--always"], &[]]
         .map(|words| order.reader("n1", words, &place.join("file"), 8));
     readers.into_iter().for_each(|reader| _ = finish(reader).exits(0));
@@ -313,7 +324,7 @@ fn a_folder_can_be_mounted_over_itself() {
     assert_eq!(found.ino(), number.unwrap().ino());
     assert!(fs::read(folder.join("file")).unwrap() == vec![7; 3 << 20]);
     fs::write(folder.join("new"), "new").unwrap();
-    wait_until("the read was ordered", || order.requests() > 0);
+    mount.wait_until_ordered(&order);
     let again = command(&order, &folder, None, &[]);
     order.home.finish(again).exits(1).says(&["ordered already"]);
     mount.end();
