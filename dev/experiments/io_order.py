@@ -13,7 +13,8 @@ other over this machine's loopback. Measured side by side: one sequential reader
 the disk can do; plain calls; MPI-IO with two phases and with data sieving, which need modified
 programs; plain calls on ext4 on a block device on the same disk, with mq-deadline and with BFQ; and
 plain calls under `eyas io run` with its default policy (`eyas`) or another one (`--peers "eyas
-fifo,eyas mlf time"`, where `time` predicts when requests end). Slow programs read only part of the
+fifo,eyas mlf time"`, where `time` predicts when requests end), or in a mount of `eyas io mount`
+(`--peers "eyas mount"`). Slow programs read only part of the
 files: a cell begins with as many bytes as would take PILOT_S if every block were a request with a
 seek; if it is faster, it is repeated with as many as fit CELL_S. The caches of these files are
 dropped before each run; other caches are not.
@@ -25,6 +26,7 @@ end.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import statistics
 import sys
@@ -68,7 +70,8 @@ POLICIES = {
 POLICIES |= {
     f"{name} time": f'{rules}default.predict = "200us"\n' for name, rules in POLICIES.items()
 }
-COORDINATED = {EYAS: None, **POLICIES}
+MOUNTED = f"{EYAS} mount"
+COORDINATED = {EYAS: None, **POLICIES, MOUNTED: None}
 # Processes of each application, and megabytes of its file in the paper; --scale makes the files
 # smaller.
 EXPERIMENTS = {
@@ -144,9 +147,10 @@ class Bench:
         size: int,
         block: int,
         before: Callable[[Path], list[object]],
+        place_of: Callable[[Path], Path] = lambda mount: mount,
     ) -> list[list[object]]:
         """A program for each node that has processes of the application, with the command that runs
-        it there.
+        it there, and the folder in which it finds the files of the node's mount.
         """
         programs = []
         first = 0
@@ -155,7 +159,12 @@ class Bench:
             last = application.processes * (place + 1) // nodes
             words = self.words(application, size, block, first, last - first)
             programs.append(
-                [*before(mount), self.programs / "decompose", *words, mount / application.name]
+                [
+                    *before(mount),
+                    self.programs / "decompose",
+                    *words,
+                    place_of(mount) / application.name,
+                ]
             )
             first = last
         return programs
@@ -224,6 +233,17 @@ class Bench:
 
             return replace(self.once(commands, block, share), waits=agents.waits())
 
+    def mounted(self, block: int, share: float) -> Outcome:
+        """The same in mounts of `eyas io mount`."""
+        mounts = self.disk.mounts
+        with Agents(self.disk.folder, None, mounts) as agents, contextlib.ExitStack() as opened:
+            places = {mount: opened.enter_context(agents.mounted(mount)) for mount in mounts}
+
+            def commands(application: Application, size: int, block: int) -> list[list[object]]:
+                return self.on_nodes(application, size, block, lambda mount: [], places.__getitem__)
+
+            return replace(self.once(commands, block, share), waits=agents.waits())
+
     def cell(self, once: Once, block: int) -> list[Outcome]:
         """Runs a cell repeatedly, over as much of the files as it can read in the time."""
         all_bytes = sum(application.bytes for application in self.applications)
@@ -259,7 +279,8 @@ class Bench:
                     each(scheduler, partial(self.once, self.on_device))
         if is_coordinated():
             for name, rules in COORDINATED.items():
-                each(name, partial(self.coordinated, rules))
+                coordinated = partial(self.coordinated, rules)
+                each(name, self.mounted if name == MOUNTED else coordinated)
         return measured
 
     def alone(self) -> list[Outcome]:
@@ -436,7 +457,7 @@ def granularity(text: str) -> list[int]:
 def peers(text: str) -> list[str]:
     """Parses names of columns, separated by commas."""
     names = text.split(",")
-    known = [*PEERS, *POLICIES]
+    known = [*PEERS, *POLICIES, MOUNTED]
     if unknown := set(names).difference(known):
         raise argparse.ArgumentTypeError(
             f"{', '.join(sorted(unknown))}: not among {', '.join(known)}"

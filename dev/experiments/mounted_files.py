@@ -9,8 +9,9 @@ read with cold and with warm caches, 4 KiB reads at random, small files created 
 `git clone` reads a pack, as from a server: a clone of a local folder would make hard links, which
 the mount does not have. Cold caches need root.
 
-If `bindfs` is installed, it takes its turn, too: it passes the kernel's requests on to a local
-folder and does nothing else, so what it loses is what FUSE costs, without any cluster.
+A mount of the local folder by `eyas io mount` takes its turn, too, and so does one of `bindfs`, if
+it is installed: it passes the kernel's requests on and does nothing else, so what it loses is what
+FUSE costs, without any cluster.
 """
 
 from __future__ import annotations
@@ -190,8 +191,11 @@ def main() -> None:
         )
         asked.many, asked.parts = 200, 3
     command = str(asked.eyas or eyas())
-    with tempfile.TemporaryDirectory(dir=asked.folder) as name:
-        place = Path(name)
+    with (
+        tempfile.TemporaryDirectory(dir=asked.folder) as name,
+        tempfile.TemporaryDirectory() as outside,
+    ):
+        place, ordered = Path(name), Path(outside)
         environment = {**os.environ, "EYAS_HOME": str(place / "home")}
 
         def call(*words: str) -> None:
@@ -214,7 +218,14 @@ def main() -> None:
             make_many(place / "many", asked.many)
             call("dfs", "put", "-r", str(place / "many"), "/many", "--cluster", "default")
             call("mount", str(mount), "--detach", "--cluster", "default")
-            places = {"local": place, "mount": mount}
+            order = subprocess.Popen(
+                [command, "io", "mount", "--here", str(place), str(ordered)],
+                env=environment,
+                stdout=subprocess.PIPE,
+            )
+            assert order.stdout
+            order.stdout.readline()
+            places = {"local": place, "mount": mount, "`eyas io mount`": ordered}
             if shutil.which("bindfs"):
                 run("bindfs", "--multithreaded", str(place), str(bound), cwd=place)
                 places["bindfs"] = bound
@@ -222,11 +233,11 @@ def main() -> None:
             for number in range(asked.rounds):
                 turns = {}
                 for system, folder in places.items():
-                    turns[system] = measure(folder / f"{system}{number}", asked, repository)
+                    turns[system] = measure(folder / f"round{number}", asked, repository)
                 rounds.append(turns)
                 print(f"round {number + 1} of {asked.rounds}", file=sys.stderr)
         finally:
-            for folder in mount, bound:
+            for folder in mount, ordered, bound:
                 subprocess.run(["umount", str(folder)], check=False)
             call("stop")
     others = [system for system in places if system != "local"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,6 +85,22 @@ class Agents:
     def before(self, mount: Path) -> list[object]:
         """Words in front of a program's command that order files of the node's mount."""
         return [*self.words(mount), "run", "--path", mount, "--"]
+
+    @contextlib.contextmanager
+    def mounted(self, mount: Path) -> Iterator[Path]:
+        """A place at which any program's requests to the node's mount are ordered."""
+        place = self.home / f"ordered-{mount.name}"
+        place.mkdir()
+        words = [str(word) for word in [*self.words(mount), "mount", mount, place]]
+        server = subprocess.Popen(words, stdout=subprocess.PIPE)
+        assert server.stdout
+        if not server.stdout.readline():
+            raise SlowDiskError("the ordered mount does not start")
+        try:
+            yield place
+        finally:
+            server.send_signal(signal.SIGINT)
+            server.wait(DEADLINE_S)
 
     def waits(self) -> Waits:
         """Waiting times since they were started. Afterwards they no longer read ahead."""

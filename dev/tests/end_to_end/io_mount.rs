@@ -293,7 +293,8 @@ fn an_opened_file_has_what_others_have_written() {
 #[test]
 fn a_folder_may_have_more_entries_than_the_server_may_have_descriptors() {
     let Some((order, folder, place)) = folders() else { return };
-    let make = "mkdir -p d{1..30}/e; for d in d*; do for n in {1..40}; do echo $d $n > $d/e/$n; done; done";
+    let make = "mkdir -p d{1..30}/e
+        for d in d*; do for n in {1..40}; do echo $d $n > $d/e/$n; done; done";
     shell(&folder, make).exits(0);
     let plain = command(&order, &folder, Some(&place), &[]);
     let mut command = Command::new("bash");
