@@ -60,9 +60,13 @@ impl MountGuardian {
         self.pipe.write_all(&[&mount.identity, &b"\n"[..]].concat())
     }
 
-    /// The folder on which the guarded mount can be unmounted, unless a later mount covers it.
-    pub fn folder(&self) -> Option<PathBuf> {
-        folder_of(&self.identity)
+    /// Unmounts the folder, unless that was done already or a later mount covers it. Programs that
+    /// still have files open do not keep the mount.
+    ///
+    /// # Errors
+    /// If this user may not.
+    pub fn unmount(&self) -> io::Result<()> {
+        folder_of(&self.identity).map_or(Ok(()), |folder| unmount(&folder))
     }
 
     /// Takes leave.
@@ -81,12 +85,21 @@ pub fn run() {
         }
         identity = line;
     }
-    if let Some(folder) = folder_of(&identity)
-        && rustix::mount::unmount(&folder, UnmountFlags::DETACH).is_err()
-    {
-        // Users other than root unmount by a program that is permitted to. An error cannot be
-        // reported anywhere.
-        let _ = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(&folder).status();
+    if let Some(folder) = folder_of(&identity) {
+        // An error cannot be reported anywhere.
+        let _ = unmount(&folder);
+    }
+}
+
+fn unmount(folder: &Path) -> io::Result<()> {
+    if rustix::mount::unmount(folder, UnmountFlags::DETACH).is_ok() {
+        return Ok(());
+    }
+    // Users other than root unmount by a program that is permitted to.
+    let done = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(folder).output()?;
+    match done.status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(String::from_utf8_lossy(&done.stderr).trim().to_owned())),
     }
 }
 

@@ -55,6 +55,7 @@ mod publication;
 mod reading;
 mod removed;
 mod requests;
+pub mod serving;
 mod session;
 mod space;
 mod storing;

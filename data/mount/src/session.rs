@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eyas_files::DfsClient;
-use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
-use rustix::mount::UnmountFlags;
+use fuser::{Config, MountOption, Session, SessionACL};
 use thiserror::Error;
 use tokio::task::JoinHandle;
 
@@ -16,6 +15,7 @@ use crate::mounted::Mounted;
 use crate::new_files::NewFiles;
 use crate::reading::THREADS;
 use crate::requests::KernelRequests;
+use crate::serving::serve;
 
 /// Number of KiB that the kernel reads ahead of a program, in requests of up to 1 MiB.
 const READ_AHEAD_KB: u32 = 1024;
@@ -101,7 +101,6 @@ pub struct MountOptions {
 /// A mounted folder.
 pub struct Mount {
     mounted: Arc<Mounted>,
-    unmounter: SessionUnmounter,
     serving: JoinHandle<io::Result<()>>,
     guardian: MountGuardian,
 }
@@ -161,10 +160,9 @@ impl Mount {
             Session::new(requests, &folder, &config)
                 .map_err(|source| MountError::Refused { folder, source })
         });
-        let mut session = mounting.await.unwrap_or_else(eyas_panics::resume)?;
+        let session = mounting.await.unwrap_or_else(eyas_panics::resume)?;
         mounted.kernel_cache.mounted(session.notifier());
-        let unmounter = session.unmount_callable();
-        let serving = tokio::task::spawn_blocking(move || session.run());
+        let serving = serve(session).map_err(MountError::Serving)?;
         guardian.watch(&place).map_err(MountError::Guardian)?;
         tokio::spawn(mounted.clone().publish_again());
         if !is_read_only {
@@ -176,7 +174,7 @@ impl Mount {
         tokio::task::spawn_blocking(move || read_ahead(&place))
             .await
             .unwrap_or_else(eyas_panics::resume);
-        Ok(Mount { mounted, unmounter, serving, guardian })
+        Ok(Mount { mounted, serving, guardian })
     }
 
     /// Returns when the folder was unmounted, for example by `umount`.
@@ -194,16 +192,13 @@ impl Mount {
     ///
     /// # Errors
     /// If the folder cannot be unmounted.
-    pub async fn end(mut self) -> Result<(), MountError> {
-        let (mut unmounter, folder) = (self.unmounter, self.guardian.folder());
-        // Programs that still have files open do not keep the mount.
-        let unmounting = tokio::task::spawn_blocking(move || {
-            let unmount = |folder| rustix::mount::unmount(folder, UnmountFlags::DETACH).ok();
-            folder.and_then(unmount).map_or_else(|| unmounter.unmount(), Ok)
-        });
-        unmounting.await.unwrap_or_else(eyas_panics::resume).map_err(MountError::Serving)?;
+    pub async fn end(self) -> Result<(), MountError> {
+        let guardian = self.guardian;
+        let unmounting = tokio::task::spawn_blocking(move || guardian.unmount().map(|()| guardian));
+        let unmounted = unmounting.await.unwrap_or_else(eyas_panics::resume);
+        let mut guardian = unmounted.map_err(MountError::Serving)?;
         self.mounted.end().await;
-        self.guardian.dismiss();
+        guardian.dismiss();
         Ok(())
     }
 }

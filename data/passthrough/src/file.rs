@@ -58,6 +58,13 @@ impl PassedFile {
         PassedFile::with(path, flags & PASSED_ON, Mode::empty())
     }
 
+    /// The same where another entry may be by now: a link is not followed, and a pipe does not
+    /// wait.
+    pub fn open_found(path: &Path, flags: OFlags) -> io::Result<Self> {
+        let flags = flags & PASSED_ON | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        PassedFile::with(path, flags, Mode::empty())
+    }
+
     /// Opens a file, and creates it if it does not exist.
     pub fn create(path: &Path, flags: OFlags, mode: Mode) -> io::Result<Self> {
         let flags = flags & (PASSED_ON | CREATED_WITH) | OFlags::CREATE | OFlags::NOFOLLOW;
@@ -120,7 +127,10 @@ impl PassedFile {
         if from_cache && self.flags.intersects(OFlags::APPEND | OFlags::DIRECT) {
             // Pages belong to an offset, wherever the file ends, and have any length.
             let plain = File::options().write(true).open(descriptor_path(&self.file))?;
-            return write_at(&plain, offset, content);
+            return write_pages(&plain, offset, content);
+        }
+        if from_cache {
+            return write_pages(&self.file, offset, content);
         }
         if self.is_direct() {
             return with_room(content.len(), |room| {
@@ -170,6 +180,13 @@ pub(crate) fn set_size(node: &PassedNode, bytes: u64) -> io::Result<()> {
     File::options().write(true).open(node.path())?.set_len(bytes)
 }
 
+/// Writes changed pages. The kernel takes them to be written unless that fails.
+fn write_pages(file: &File, offset: u64, content: &[u8]) -> io::Result<usize> {
+    file.write_all_at(content, offset)?;
+    Ok(content.len())
+}
+
+/// Writes until a write fails.
 fn write_at(file: &File, offset: u64, content: &[u8]) -> io::Result<usize> {
     let mut length = 0;
     while length < content.len() {

@@ -2,7 +2,7 @@
 //!
 //! What is missing here is done by the kernel: locks, which are local to the mount, and copies
 //! within it, which become reads and writes. Each thread of the session takes a request and answers
-//! it, so a read that waits for its turn holds up no other.
+//! it, so a read that waits for its turn holds up no other while there are threads.
 
 use std::ffi::OsStr;
 use std::io;
@@ -29,12 +29,29 @@ use crate::handles::PassedHandles;
 use crate::nodes::{PassedNode, PassedNodes};
 use crate::version::FileVersion;
 
-/// Time for which the kernel trusts a name: each use of a path asks again, as other nodes may have
-/// replaced the file. The answer has the present attributes.
-const NAME_TRUSTED: Duration = Duration::ZERO;
-/// Time for which the kernel trusts attributes, unless the file is opened: shorter than NFS trusts
-/// them (3 s), so that the two together trust them little longer than NFS alone.
-const ATTRIBUTES_TRUSTED: Duration = Duration::from_secs(1);
+/// How long the kernel trusts what it was told.
+#[derive(Clone, Copy)]
+pub(crate) struct TrustTerms {
+    names: Duration,
+    attributes: Duration,
+    /// Whether it also trusts that a name does not exist, and the content of folders.
+    folders: bool,
+}
+
+impl TrustTerms {
+    /// For files that change: each use of a path asks again, as other nodes may have replaced the
+    /// file, and the answer has the present attributes. The attributes of an open file are trusted
+    /// for a shorter time than on NFS (3 s), so that the two together trust them little longer than
+    /// NFS alone.
+    pub const CHANGING: TrustTerms =
+        TrustTerms { names: Duration::ZERO, attributes: Duration::from_secs(1), folders: false };
+    /// For files that do not change while they are mounted.
+    pub const STATIC: TrustTerms = TrustTerms {
+        names: Duration::from_hours(24),
+        attributes: Duration::from_hours(24),
+        folders: true,
+    };
+}
 
 /// Largest request of the kernel to read or write.
 const MAX_REQUEST_BYTES: u32 = 1 << 20;
@@ -49,6 +66,7 @@ pub(crate) struct PassthroughFiles {
     nodes: PassedNodes,
     files: PassedHandles<PassedFile>,
     folders: PassedHandles<PassedFolder>,
+    trust: TrustTerms,
     /// The way to tell the kernel that its attributes are outdated, known once it is mounted.
     notifier: Arc<OnceLock<Notifier>>,
     /// Maximum number of requests in the background.
@@ -56,11 +74,17 @@ pub(crate) struct PassthroughFiles {
 }
 
 impl PassthroughFiles {
-    pub fn new(nodes: PassedNodes, notifier: Arc<OnceLock<Notifier>>, max_background: u16) -> Self {
+    pub fn new(
+        nodes: PassedNodes,
+        trust: TrustTerms,
+        notifier: Arc<OnceLock<Notifier>>,
+        max_background: u16,
+    ) -> Self {
         PassthroughFiles {
             nodes,
             files: PassedHandles::new(),
             folders: PassedHandles::new(),
+            trust,
             notifier,
             max_background,
         }
@@ -69,6 +93,12 @@ impl PassthroughFiles {
     fn look_up(&self, folder: INodeNo, name: &OsStr) -> io::Result<FileAttr> {
         let (node, stat) = self.nodes.look_up(&self.nodes.get(folder)?, name)?;
         Ok(self.told(&node, &stat))
+    }
+
+    /// The answer that a name does not exist, which the kernel may keep.
+    fn missing(&self, folder: INodeNo) -> io::Result<FileAttr> {
+        // Of this entry, the kernel looks at the number alone.
+        Ok(attributes(INodeNo(0), &self.nodes.get(folder)?.stat()?))
     }
 
     /// The attributes of an entry, which the kernel is told.
@@ -83,11 +113,7 @@ impl PassthroughFiles {
     fn open_file(&self, node: &PassedNode, flags: OFlags) -> io::Result<(PassedFile, Stat)> {
         if let Some((folder, name)) = self.nodes.place(node.number)
             && let Ok(folder) = self.nodes.get(folder)
-            // Another kind of file may be there by now, whose opening could wait.
-            && let Ok(file) = PassedFile::open(
-                &folder.path_of(&name),
-                flags | OFlags::NOFOLLOW | OFlags::NONBLOCK,
-            )
+            && let Ok(file) = PassedFile::open_found(&folder.path_of(&name), flags)
         {
             let (found, wanted) = (fs::fstat(&file)?, node.stat()?);
             if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino) {
@@ -189,6 +215,23 @@ impl PassthroughFiles {
         Ok(fs::seek(&*file, to)?.cast_signed())
     }
 
+    fn entry(&self, found: io::Result<FileAttr>, reply: ReplyEntry) {
+        match found {
+            Ok(found) => {
+                let TrustTerms { names, attributes, .. } = &self.trust;
+                reply.entry_with_ttls(attributes, names, &found, Generation(0));
+            }
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn attributes(&self, found: Result<FileAttr, impl Into<io::Error>>, reply: ReplyAttr) {
+        match found {
+            Ok(found) => reply.attr(&self.trust.attributes, &found),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
     fn attribute_path(&self, number: INodeNo) -> io::Result<PathBuf> {
         Ok(self.nodes.get(number)?.path())
     }
@@ -231,7 +274,12 @@ impl Filesystem for PassthroughFiles {
     }
 
     fn lookup(&self, _: &Request, folder: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        entry(self.look_up(folder, name), reply);
+        match self.look_up(folder, name) {
+            Err(error) if self.trust.folders && error.kind() == io::ErrorKind::NotFound => {
+                self.entry(self.missing(folder), reply);
+            }
+            found => self.entry(found, reply),
+        }
     }
 
     fn forget(&self, _: &Request, number: INodeNo, lookups: u64) {
@@ -240,7 +288,7 @@ impl Filesystem for PassthroughFiles {
 
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let found = self.nodes.get(number).and_then(|node| Ok(self.told(&node, &node.stat()?)));
-        attribute_reply(found, reply);
+        self.attributes(found, reply);
     }
 
     fn setattr(
@@ -262,7 +310,7 @@ impl Filesystem for PassthroughFiles {
         reply: ReplyAttr,
     ) {
         let change = MetadataChange { mode, owner, group, accessed, modified };
-        attribute_reply(self.change(number, &change, size, handle), reply);
+        self.attributes(self.change(number, &change, size, handle), reply);
     }
 
     fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
@@ -289,7 +337,7 @@ impl Filesystem for PassthroughFiles {
             fs::mknodat(&self.nodes.get(folder)?, name, kind, mode, device.into())?;
             self.look_up(folder, name)
         };
-        entry(make(), reply);
+        self.entry(make(), reply);
     }
 
     fn mkdir(
@@ -306,7 +354,7 @@ impl Filesystem for PassthroughFiles {
             fs::mkdirat(&self.nodes.get(folder)?, name, mode)?;
             self.look_up(folder, name)
         };
-        entry(make(), reply);
+        self.entry(make(), reply);
     }
 
     fn symlink(
@@ -321,7 +369,7 @@ impl Filesystem for PassthroughFiles {
             fs::symlinkat(target, &self.nodes.get(folder)?, name)?;
             self.look_up(folder, name)
         };
-        entry(make(), reply);
+        self.entry(make(), reply);
     }
 
     fn link(&self, _: &Request, number: INodeNo, folder: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -330,12 +378,16 @@ impl Filesystem for PassthroughFiles {
             fs::linkat(CWD, &from, &to, name, AtFlags::SYMLINK_FOLLOW)?;
             self.look_up(folder, name)
         };
-        entry(make(), reply);
+        self.entry(make(), reply);
     }
 
     fn unlink(&self, _: &Request, folder: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let folder = self.nodes.get(folder);
-        empty(folder.and_then(|folder| fs::unlinkat(&folder, name, AtFlags::empty())), reply);
+        let unlink = || {
+            let folder = self.nodes.get(folder)?;
+            self.nodes.let_go(&folder, name);
+            fs::unlinkat(&folder, name, AtFlags::empty())
+        };
+        empty(unlink(), reply);
     }
 
     fn rmdir(&self, _: &Request, folder: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -356,6 +408,7 @@ impl Filesystem for PassthroughFiles {
         let rename = || {
             let (from, to) = (self.nodes.get(folder)?, self.nodes.get(new_folder)?);
             let flags = fs::RenameFlags::from_bits_retain(flags.bits());
+            self.nodes.let_go(&to, new_name);
             fs::renameat_with(&from, name, &to, new_name, flags)?;
             self.nodes.moved(&to, new_name);
             if flags.contains(fs::RenameFlags::EXCHANGE) {
@@ -393,7 +446,7 @@ impl Filesystem for PassthroughFiles {
         let mode = self.new_mode(folder, mode, umask);
         match mode.and_then(|mode| self.create_file(folder, name, mode, flags)) {
             Ok((attributes, handle, opened)) => {
-                reply.created(&NAME_TRUSTED, &attributes, Generation(0), handle, opened);
+                reply.created(&self.trust.names, &attributes, Generation(0), handle, opened);
             }
             Err(error) => reply.error(errno(error)),
         }
@@ -504,6 +557,10 @@ impl Filesystem for PassthroughFiles {
             Ok::<_, rustix::io::Errno>(self.folders.open(PassedFolder::open(&node)?, node))
         };
         match open() {
+            Ok(handle) if self.trust.folders => {
+                let flags = FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE;
+                reply.opened(handle, flags);
+            }
             Ok(handle) => reply.opened(handle, FopenFlags::empty()),
             Err(error) => reply.error(errno(error)),
         }
@@ -583,22 +640,6 @@ impl Filesystem for PassthroughFiles {
     fn removexattr(&self, _: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let remove = |path: PathBuf| Ok(fs::removexattr(&path, name)?);
         empty(self.attribute_path(number).and_then(remove), reply);
-    }
-}
-
-fn entry(found: io::Result<FileAttr>, reply: ReplyEntry) {
-    match found {
-        Ok(found) => {
-            reply.entry_with_ttls(&ATTRIBUTES_TRUSTED, &NAME_TRUSTED, &found, Generation(0));
-        }
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-fn attribute_reply(found: Result<FileAttr, impl Into<io::Error>>, reply: ReplyAttr) {
-    match found {
-        Ok(found) => reply.attr(&ATTRIBUTES_TRUSTED, &found),
-        Err(error) => reply.error(errno(error)),
     }
 }
 

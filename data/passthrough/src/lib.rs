@@ -12,6 +12,7 @@
 //! | `PassedNodes` | `nodes.rs` | the entries that the kernel knows, by their numbers |
 //! | | `attributes.rs` | their attributes, in the forms of the kernel's interface |
 //! | `FileVersion` | `version.rs` | size and times, which show whether a file has changed |
+//! | | `times.rs` | times, in the same forms |
 //! | | `extended.rs` | their extended attributes |
 //! | `PassedFile` | `file.rs` | an open file |
 //! | `PassedFolder` | `folder.rs` | an open folder |
@@ -32,6 +33,7 @@ mod folder;
 mod handles;
 mod nodes;
 mod session;
+mod times;
 mod version;
 
 pub use session::{MountPlace, OrderedMount, OrderedMountError};

@@ -16,6 +16,7 @@ use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::SystemTime;
 
 use fuser::INodeNo;
 use lru::LruCache;
@@ -128,9 +129,7 @@ impl PassedNodes {
             if file_id(&fs::fstat(&found)?) != file {
                 return Err(Errno::STALE);
             }
-            let descriptor = Arc::new(moved_up(found));
-            self.known().hold(number, descriptor.clone());
-            node = PassedNode { number, descriptor };
+            node = self.known().hold(number, Arc::new(moved_up(found)));
         }
         Ok(node)
     }
@@ -186,6 +185,18 @@ impl PassedNodes {
         }
     }
 
+    /// An entry is about to be removed. Its descriptor is closed unless a program has it open: an
+    /// NFS client would give an entry that is in use another name instead.
+    pub fn let_go(&self, folder: &PassedNode, name: &OsStr) {
+        let Ok(stat) = fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { return };
+        let mut known = self.known();
+        let number = known.by_file.get(&file_id(&stat)).copied();
+        let held = number.and_then(|number| known.held.pop(&number));
+        // Closed without the lock.
+        drop(known);
+        drop(held);
+    }
+
     /// Folder and name by which an entry was found last.
     pub fn place(&self, number: INodeNo) -> Option<(INodeNo, OsString)> {
         self.known().by_number.get(&number).map(|known| known.place.clone())
@@ -199,12 +210,14 @@ impl PassedNodes {
     }
 
     /// A program opens this version. Returns whether the kernel has its attributes, and whether its
-    /// cached pages, if it has any, are of this version.
+    /// cached pages, if it has any, are of this version. That is not known of a version that has
+    /// just appeared: the next one may have the same times.
     pub fn open_version(&self, number: INodeNo, version: FileVersion) -> (bool, bool) {
         let mut known = self.known();
         let Some(known) = known.by_number.get_mut(&number) else { return (false, false) };
         let has = (known.told == Some(version), known.cached == Some(version));
-        (known.told, known.cached) = (Some(version), Some(version));
+        known.told = Some(version);
+        known.cached = version.is_settled(SystemTime::now()).then_some(version);
         has
     }
 
@@ -248,9 +261,7 @@ impl KnownNodes {
             let is_it = |before: Stat| before.st_nlink > 0 || stat.st_nlink == 0;
             if held.as_ref().is_none_or(|held| fs::fstat(held).is_ok_and(is_it)) {
                 (known.lookups, known.place) = (known.lookups + 1, place);
-                let descriptor = held.unwrap_or_else(|| Arc::new(moved_up(found)));
-                self.hold(number, descriptor.clone());
-                return PassedNode { number, descriptor };
+                return self.hold(number, held.unwrap_or_else(|| Arc::new(moved_up(found))));
             }
         }
         let number = self.free_number(file);
@@ -258,17 +269,19 @@ impl KnownNodes {
         let known = KnownNode { file, place, descriptor, lookups: 1, told: None, cached: None };
         self.by_file.insert(file, number);
         self.by_number.insert(number, known);
-        let descriptor = Arc::new(moved_up(found));
-        self.hold(number, descriptor.clone());
-        PassedNode { number, descriptor }
+        self.hold(number, Arc::new(moved_up(found)))
     }
 
     /// Keeps a descriptor of an entry, instead of the one that was not used for the longest time.
-    fn hold(&mut self, number: INodeNo, descriptor: Arc<OwnedFd>) {
-        if let Some(known) = self.by_number.get_mut(&number) {
-            known.descriptor = Arc::downgrade(&descriptor);
-            self.held.put(number, descriptor);
-        }
+    /// The entry keeps one that it has already.
+    fn hold(&mut self, number: INodeNo, descriptor: Arc<OwnedFd>) -> PassedNode {
+        let Some(known) = self.by_number.get_mut(&number) else {
+            return PassedNode { number, descriptor };
+        };
+        let descriptor = known.descriptor.upgrade().unwrap_or(descriptor);
+        known.descriptor = Arc::downgrade(&descriptor);
+        self.held.put(number, descriptor.clone());
+        PassedNode { number, descriptor }
     }
 
     fn of_file(&mut self, file: FileId) -> Option<&mut KnownNode> {
@@ -452,6 +465,20 @@ mod tests {
         tree.unused();
         std::fs::remove_file(tree.folder.path().join("a/b/3")).unwrap();
         assert_eq!(tree.nodes.get(open.number).unwrap().stat().unwrap().st_nlink, 0);
+    }
+
+    #[test]
+    fn an_entry_that_is_removed_keeps_no_descriptor() {
+        let mut tree = Tree::new();
+        let numbers = tree.unused();
+        let folder = tree.nodes.get(numbers[1]).unwrap();
+        tree.nodes.look_up(&folder, OsStr::new("3")).unwrap();
+        let has_descriptor =
+            |tree: &Tree| tree.nodes.known().by_number[&numbers[5]].descriptor.strong_count() > 0;
+        assert!(has_descriptor(&tree));
+        tree.nodes.let_go(&folder, OsStr::new("3"));
+        assert!(!has_descriptor(&tree));
+        assert_eq!(tree.content(numbers[5]), Ok("3".to_owned()));
     }
 
     #[test]

@@ -4,15 +4,18 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use eyas_mount::guardian::MountGuardian;
-use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
+use eyas_mount::serving::serve;
+use fuser::{Config, MountOption, Session, SessionACL};
 use rustix::fs::{Mode, OFlags};
-use rustix::mount::UnmountFlags;
 use thiserror::Error;
+use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::timeout;
 
-use crate::filesystem::PassthroughFiles;
+use crate::filesystem::{PassthroughFiles, TrustTerms};
 use crate::nodes::PassedNodes;
 
 /// Maximum number of requests that are carried out at the same time, each by a thread: a request
@@ -21,6 +24,9 @@ const MAX_TOGETHER: usize = 64;
 /// Maximum number of them that are in the background, such as read-ahead. The others are for
 /// requests that a program waits for.
 const MAX_BACKGROUND: u16 = 48;
+
+/// Time that the storage has to store changes of mapped files before the mount ends.
+const STORING_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The type of such mounts in lists of mounts, after `fuse.`. Agents know it, too
 /// (`data/coordinator/src/storage_name.rs`).
@@ -91,6 +97,9 @@ pub enum OrderedMountError {
     /// Serving the kernel has failed.
     #[error("the mount has ended: {0}")]
     Serving(io::Error),
+    /// The folder cannot be unmounted.
+    #[error("cannot unmount: {0}. Unmount the folder with `umount` or `fusermount3 -u`")]
+    Unmounting(io::Error),
 }
 
 /// A folder and the place where its content is to be mounted, which may be used for this. Both
@@ -144,18 +153,22 @@ fn is_ordered(folder: &Path) -> io::Result<bool> {
 /// A mounted folder.
 pub struct OrderedMount {
     place: PathBuf,
-    unmounter: SessionUnmounter,
     serving: JoinHandle<io::Result<()>>,
     guardian: MountGuardian,
 }
 
 impl OrderedMount {
-    /// Mounts the content of a folder. `eyas`: this program, which is started once more as guardian
-    /// of the mount.
+    /// Mounts the content of a folder. `is_static`: the folder does not change meanwhile, so the
+    /// kernel looks up its names and attributes once. `eyas`: this program, which is started once
+    /// more as guardian of the mount.
     ///
     /// # Errors
     /// If the folder or FUSE cannot be used.
-    pub async fn begin(on: &MountPlace, eyas: &Path) -> Result<Self, OrderedMountError> {
+    pub async fn begin(
+        on: &MountPlace,
+        is_static: bool,
+        eyas: &Path,
+    ) -> Result<Self, OrderedMountError> {
         let MountPlace { folder, place } = on.clone();
         let in_folder =
             |source: io::Error| OrderedMountError::Folder { folder: folder.clone(), source };
@@ -171,7 +184,8 @@ impl OrderedMount {
         // Programs have masks of their own.
         rustix::process::umask(Mode::empty());
         let notifier = Arc::new(OnceLock::new());
-        let files = PassthroughFiles::new(nodes, notifier.clone(), MAX_BACKGROUND);
+        let trust = if is_static { TrustTerms::STATIC } else { TrustTerms::CHANGING };
+        let files = PassthroughFiles::new(nodes, trust, notifier.clone(), MAX_BACKGROUND);
         let config = configuration(&folder);
         let mut guardian = MountGuardian::start(eyas).map_err(OrderedMountError::Guardian)?;
         let at = place.clone();
@@ -179,12 +193,11 @@ impl OrderedMount {
             Session::new(files, &at, &config)
                 .map_err(|source| OrderedMountError::Refused { place: at, source })
         });
-        let mut session = mounting.await.unwrap_or_else(eyas_panics::resume)?;
+        let session = mounting.await.unwrap_or_else(eyas_panics::resume)?;
         _ = notifier.set(session.notifier());
-        let unmounter = session.unmount_callable();
-        let serving = spawn_blocking(move || session.run());
+        let serving = serve(session).map_err(OrderedMountError::Serving)?;
         guardian.watch(&place).map_err(OrderedMountError::Guardian)?;
-        Ok(OrderedMount { place, unmounter, serving, guardian })
+        Ok(OrderedMount { place, serving, guardian })
     }
 
     /// Returns when the folder was unmounted, for example by `umount`.
@@ -201,16 +214,21 @@ impl OrderedMount {
     ///
     /// # Errors
     /// If the folder cannot be unmounted.
-    pub async fn end(mut self) -> Result<(), OrderedMountError> {
-        let (mut unmounter, folder) = (self.unmounter, self.guardian.folder());
-        let unmounting = spawn_blocking(move || {
-            store_mapped(&self.place);
-            // Programs that still have files open do not keep the mount.
-            let unmount = |folder| rustix::mount::unmount(folder, UnmountFlags::DETACH).ok();
-            folder.and_then(unmount).map_or_else(|| unmounter.unmount(), Ok)
+    pub async fn end(self) -> Result<(), OrderedMountError> {
+        let OrderedMount { place, guardian, .. } = self;
+        let (stored, storing) = oneshot::channel();
+        // Not a task of the runtime, which would wait for it: storage may never answer.
+        std::thread::spawn(move || {
+            store_mapped(&place);
+            // The mount may have ended meanwhile.
+            let _ = stored.send(());
         });
-        unmounting.await.unwrap_or_else(eyas_panics::resume).map_err(OrderedMountError::Serving)?;
-        self.guardian.dismiss();
+        if timeout(STORING_PATIENCE, storing).await.is_err() {
+            tracing::warn!("the storage does not answer: changes of mapped files may be lost");
+        }
+        let unmounting = spawn_blocking(move || guardian.unmount().map(|()| guardian));
+        let unmounted = unmounting.await.unwrap_or_else(eyas_panics::resume);
+        unmounted.map_err(OrderedMountError::Unmounting)?.dismiss();
         Ok(())
     }
 }

@@ -314,6 +314,26 @@ fn a_folder_may_have_more_entries_than_the_server_may_have_descriptors() {
 }
 
 #[test]
+fn a_static_folder_is_looked_up_once() {
+    let Some((order, folder, place)) = folders() else { return };
+    shell(&folder, "mkdir d && echo old > d/f && echo old > d/g").exits(0);
+    let mount = OrderedFolder::begin(&order, &folder, Some(&place), &["--static"]);
+    let look = "stat -c '%n %s' d/f d/g new 2> /dev/null; ls d";
+    // The kernel keeps the list of a folder after the second time.
+    shell(&place, look).exits(0);
+    let found = shell(&place, look).exits(0).stdout;
+    assert_eq!(found, "d/f 4\nd/g 4\nf\ng\n");
+    // What others change is not seen.
+    shell(&folder, "echo newer > d/f && echo new > new && echo new > d/h && rm d/g").exits(0);
+    assert_eq!(shell(&place, look).exits(0).stdout, found);
+    // What is changed through the mount is.
+    shell(&place, "echo newest > d/i && echo new > other && mv d/f d/k && rm d/h").exits(0);
+    let found = shell(&place, "cat d/i d/k other && ls d").exits(0).stdout;
+    assert_eq!(found, "newest\nnewer\nnew\ni\nk\n");
+    mount.end();
+}
+
+#[test]
 fn a_folder_can_be_mounted_over_itself() {
     let Some((order, folder, _)) = folders() else { return };
     fs::write(folder.join("file"), vec![7; 3 << 20]).unwrap();
@@ -331,6 +351,28 @@ fn a_folder_can_be_mounted_over_itself() {
     mount.end();
     assert_eq!(fs::metadata(&folder).unwrap().dev(), outside);
     assert_eq!(fs::read_to_string(folder.join("new")).unwrap(), "new");
+}
+
+#[test]
+fn what_was_mounted_before_stays_when_the_mount_ends() {
+    let Some((order, folder, _)) = folders().filter(|_| can_use(&["mount", "umount"])) else {
+        return;
+    };
+    let path = folder.display();
+    shell(Path::new("/"), &format!("mount -t tmpfs below {path} && echo below > {path}/file"))
+        .exits(0);
+    for ends_itself in [true, false] {
+        let mut mount = OrderedFolder::begin(&order, &folder, None, &[]);
+        assert_eq!(fs::read_to_string(folder.join("file")).unwrap(), "below\n");
+        if ends_itself {
+            signal(mount.id(), Signal::INT);
+        } else {
+            shell(Path::new("/"), &format!("umount {path}")).exits(0);
+        }
+        finish(mount.process.take().expect("it runs")).exits(0);
+        assert_eq!(fs::read_to_string(folder.join("file")).unwrap(), "below\n");
+    }
+    unmount(&folder, UnmountFlags::empty()).unwrap();
 }
 
 #[test]

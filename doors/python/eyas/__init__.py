@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ._engines.ray import on_ray
     from ._engines.spark import on_spark
     from ._errors import CallFailed, ClusterError, ClusterLost
-    from ._executor.blocks import Piece
+    from ._executor.blocks import ChunkMemory, MemoryUse, Piece
     from ._executor.commands import Completed
     from ._executor.executor import Executor, connect, local
     from ._executor.futures import Future, KeptFile
@@ -39,6 +39,7 @@ if "t" in sys.abiflags:
 
 __all__ = [
     "CallFailed",
+    "ChunkMemory",
     "ClusterError",
     "ClusterLost",
     "Completed",
@@ -47,6 +48,7 @@ __all__ = [
     "File",
     "Future",
     "KeptFile",
+    "MemoryUse",
     "Output",
     "Piece",
     "Shared",
@@ -66,7 +68,7 @@ _MODULES = {
     "_engines.ray": ["on_ray"],
     "_engines.spark": ["on_spark"],
     "_errors": ["CallFailed", "ClusterError", "ClusterLost"],
-    "_executor.blocks": ["Piece"],
+    "_executor.blocks": ["ChunkMemory", "MemoryUse", "Piece"],
     "_executor.commands": ["Completed"],
     "_executor.executor": ["Executor", "connect", "local"],
     "_executor.futures": ["Future", "KeptFile"],

@@ -336,6 +336,24 @@ class FilesRunStatus:
         """Names of the outputs."""
 
 @final
+class FilesMemory:
+    """Memory of the nodes in which chunks of files stay from run to run."""
+
+    @staticmethod
+    def open(session: FilesSession, limit_bytes: int) -> FilesMemory:
+        """Open an account for up to this many bytes on each node."""
+
+    @property
+    def number(self) -> int:
+        """Number of the account, for workers."""
+
+    def usage(self) -> tuple[int, int, str | None]:
+        """Return the chunks and bytes in it on all nodes, and why some are not in it."""
+
+    def release(self) -> None:
+        """Release the memory. Again, it does nothing."""
+
+@final
 class FilesPiece:
     """A part of a file, of whole records."""
 
@@ -357,8 +375,10 @@ class FilesRun:
         """Open a run over the files that match patterns, for about this number of workers."""
 
     @staticmethod
-    def join(session: FilesSession, address: str) -> FilesRun:
-        """Join a run that another process has opened."""
+    def join(session: FilesSession, address: str, memory: int | None) -> FilesRun:
+        """Join a run that another process has opened. The chunks that the session reads from now on
+        stay in the memory with this number.
+        """
 
     @property
     def files(self) -> list[str]:

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use eyas_client::files::blocks::DEFAULT_TERM_US;
-use eyas_client::files::{FilesErrorKind, RunAddress};
+use eyas_client::files::{ChunkMemory, FilesErrorKind, RunAddress};
 use eyas_client::types::dfs::FileName;
 use eyas_client::{BlockRun, BlockWorker, ClusterFilesError, RunOptions, cluster_files_to_read};
 use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyValueError};
@@ -25,6 +25,58 @@ pub struct FilesRunStatus {
     missing_chunks: u32,
     /// Names of the outputs.
     outputs: Vec<String>,
+}
+
+/// Memory of the nodes in which chunks of files stay from run to run.
+#[pyclass(frozen)]
+pub struct FilesMemory {
+    connection: Arc<FilesConnection>,
+    /// `None` when it was released.
+    memory: Mutex<Option<Arc<ChunkMemory>>>,
+}
+
+#[pymethods]
+impl FilesMemory {
+    /// Opens an account for up to this many bytes on each node.
+    #[staticmethod]
+    fn open(py: Python<'_>, session: &FilesSession, limit_bytes: u64) -> PyResult<Self> {
+        let connection = session.connection();
+        let memory = connection.wait(py, connection.parts()?.1.keep_in_memory(limit_bytes))?;
+        let memory = Mutex::new(Some(Arc::new(memory)));
+        Ok(FilesMemory { connection: connection.clone(), memory })
+    }
+
+    /// Number of the account, for workers.
+    #[getter]
+    fn number(&self) -> PyResult<u128> {
+        Ok(self.held()?.number())
+    }
+
+    /// Chunks and bytes in it on all nodes, and why some are not in it.
+    fn usage(&self, py: Python<'_>) -> PyResult<(u64, u64, Option<String>)> {
+        let memory = self.held()?;
+        let used = self.connection.wait_for(py, memory.usage())?;
+        Ok((used.chunks, used.bytes, used.failure))
+    }
+
+    /// Releases the memory; again, it does nothing.
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(memory) = self.memory().take() else { return Ok(()) };
+        // Another thread that asks what is in it drops it soon. Nodes then release it themselves.
+        let Some(memory) = Arc::into_inner(memory) else { return Ok(()) };
+        self.connection.wait_for(py, memory.release())
+    }
+}
+
+impl FilesMemory {
+    fn memory(&self) -> MutexGuard<'_, Option<Arc<ChunkMemory>>> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn held(&self) -> PyResult<Arc<ChunkMemory>> {
+        let released = || PyValueError::new_err("this memory was released: open another one");
+        self.memory().clone().ok_or_else(released)
+    }
 }
 
 /// A part of a file, of whole records.
@@ -74,10 +126,19 @@ impl FilesRun {
         Ok(FilesRun { connection: connection.clone(), run: Arc::new(run), files: names })
     }
 
-    /// Joins a run that another process has opened, by its address.
+    /// Joins a run that another process has opened, by its address. The chunks that the session
+    /// reads from now on stay in the memory with this number.
     #[staticmethod]
-    fn join(py: Python<'_>, session: &FilesSession, address: &str) -> PyResult<Self> {
+    fn join(
+        py: Python<'_>,
+        session: &FilesSession,
+        address: &str,
+        memory: Option<u128>,
+    ) -> PyResult<Self> {
         let connection = session.connection();
+        if let Some(number) = memory {
+            connection.parts()?.1.set_memory(number);
+        }
         let address = address
             .parse::<RunAddress>()
             .map_err(|error| PyValueError::new_err(error.to_string()))?;

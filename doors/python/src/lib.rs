@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _eyas {
     #[pymodule_export]
-    use super::blocks::{FilesBlock, FilesPiece, FilesRun, FilesRunStatus};
+    use super::blocks::{FilesBlock, FilesMemory, FilesPiece, FilesRun, FilesRunStatus};
     #[pymodule_export]
     use super::cluster_error::ClusterError;
     #[pymodule_export]

@@ -80,6 +80,44 @@ def test_an_exception_of_a_function_is_raised_and_ends_the_run(executor):
     assert not _eyas.FilesSession(**executor._cluster).list("/.eyas/runs")
 
 
+def test_chunks_stay_in_memory_from_pass_to_pass():
+    with eyas.local(nodes=2, max_workers=2, files=True, files_memory="1MiB") as executor:
+        content = lines(0, 10_000)
+        write(executor, "/again", content)
+        with executor.chunk_memory("1MB") as memory:
+            for _ in range(2):
+                sizes = executor.map_blocks(
+                    "/again", lambda piece: len(piece.content), memory=memory
+                )
+                assert sum(sizes) == len(content)
+                used = memory.usage()
+                assert used.chunks == -(-len(content) // CHUNK_BYTES), used
+                assert len(content) <= used.bytes < len(content) + used.chunks * 4096, used
+                assert used.failure is None
+        with pytest.raises(ValueError, match="released"):
+            executor.map_blocks("/again", len, memory=memory)
+        memory.release()
+        # A limit for some of them.
+        with executor.chunk_memory(2 * CHUNK_BYTES) as memory:
+            list(executor.map_blocks("/again", len, memory=memory))
+            assert 1 <= memory.usage().chunks <= 4
+
+
+def test_nodes_without_memory_for_files_say_so(executor):
+    write(executor, "/often", lines(0, 1000))
+    with executor.chunk_memory("1GB") as memory:
+        assert list(executor.map_blocks("/often", lambda piece: 1, memory=memory))
+        used = memory.usage()
+    assert used.chunks == 0
+    assert "--dfs-memory" in used.failure
+    with pytest.raises(ValueError, match="amount of memory"):
+        executor.chunk_memory("much")
+    with pytest.raises(OverflowError):
+        executor.chunk_memory(-1)
+    with pytest.raises(eyas.ClusterError, match="--dfs"):
+        eyas.local(files_memory="1GB")
+
+
 def test_files_that_are_missing(executor):
     with pytest.raises(FileNotFoundError, match="missing"):
         executor.map_blocks("eyas:///missing", len)

@@ -13,6 +13,8 @@ use crate::storage_name::is_ordered_below;
 /// A storage is forgotten after this time without use, because another one may be mounted in its
 /// place.
 const IDLE: Duration = Duration::from_secs(60);
+/// Interval at which the type of a storage's mount is read again, for the same reason.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// All storages, by device.
 pub(super) struct StorageBypasses {
@@ -26,6 +28,7 @@ struct StorageBypass {
     /// Whether it is a mount whose server orders all requests. To order them here, too, would hold
     /// up the server's requests behind those that wait for the server.
     is_ordered_below: bool,
+    looked: Instant,
     /// Index on the board, if the storage is bypassed.
     place: Option<usize>,
     /// File and end of the last request.
@@ -38,6 +41,7 @@ impl StorageBypass {
         StorageBypass {
             bypass: Bypass::default(),
             is_ordered_below: is_ordered_below(device),
+            looked: Instant::now(),
             place: None,
             last: (0, 0),
             heard: Instant::now(),
@@ -110,6 +114,10 @@ impl StorageBypasses {
         let (now_us, board) = (self.now_us(), self.board);
         let mut back = Vec::new();
         self.storages.retain(|device, storage| {
+            if storage.looked.elapsed() > LOOK_EVERY {
+                storage.is_ordered_below = is_ordered_below(*device);
+                storage.looked = Instant::now();
+            }
             if let Some(place) = storage.place {
                 let CallTimes { calls, total_us, slow_calls, slow_us } =
                     board.bypassed[place].take_times();

@@ -56,6 +56,9 @@ pub(crate) enum IoCommand {
         folder: PathBuf,
         /// The mount point
         place: PathBuf,
+        /// The folder does not change
+        #[arg(long = "static")]
+        is_static: bool,
     },
     /// Run the agent of this user's programs on this node; `eyas io run` starts it
     #[command(hide = true)]
@@ -160,7 +163,9 @@ pub(crate) async fn io(what: IoCommand, global: &GlobalArgs) -> Result<ExitCode,
     match what {
         IoCommand::Run(args) => run(&args, &access_path(global)?),
         IoCommand::Mount(args) => mount(&args, &access_path(global)?),
-        IoCommand::ServeMount { folder, place } => serve_mount(&folder, &place).await,
+        IoCommand::ServeMount { folder, place, is_static } => {
+            serve_mount(&folder, &place, is_static).await
+        }
         IoCommand::Serve(args) => run_coordinator(args, access_path(global)?).await,
         IoCommand::Status { metrics } => {
             let path = access_path(global)?;

@@ -33,9 +33,11 @@ class Cluster:
 class LocalCluster(Cluster):
     """A dispatcher and executors on this machine. They also end if this process is killed."""
 
-    def __init__(self, nodes: int, slots: int | None, *, has_files: bool = False) -> None:
-        """Start the cluster with ``nodes`` executors of ``slots`` processors each, and with files
-        if it keeps some.
+    def __init__(
+        self, nodes: int, slots: int | None, *, has_files: bool = False, files_memory: int = 0
+    ) -> None:
+        """Start the cluster with ``nodes`` executors of ``slots`` processors each. It keeps files
+        if it ``has_files``, and up to ``files_memory`` bytes of them in the memory of each node.
         """
         #: The dispatcher removes it, also if this process is killed.
         self.folder = tempfile.mkdtemp(prefix="eyas-")
@@ -56,6 +58,8 @@ class LocalCluster(Cluster):
             words += ["--slots", str(slots)]
         if has_files:
             words.append("--dfs")
+        if files_memory:
+            words += ["--dfs-memory", str(files_memory)]
         try:
             self._process = OwnedProcess(words, "the cluster")
         except ClusterError:

@@ -30,10 +30,55 @@ class Piece(NamedTuple):
     content: bytes
 
 
+@public
+class MemoryUse(NamedTuple):
+    """What is in memory of the nodes."""
+
+    chunks: int
+    #: Whole pages.
+    bytes: int
+    #: Why chunks are not in memory for which it has room.
+    failure: str | None
+
+
+@public
+class ChunkMemory:
+    """Memory of the nodes in which chunks of files stay, so that the next
+    :meth:`Executor.map_blocks` over them finds them there. A context manager: at its end, the
+    memory is released. It is released by itself a minute after this process has ended.
+    """
+
+    def __init__(self, limit_bytes: int, address: dict[str, Any]) -> None:
+        """Open it, for up to ``limit_bytes`` on each node."""
+        self._memory = _eyas.FilesMemory.open(_eyas.FilesSession(**address), limit_bytes)
+
+    @property
+    def number(self) -> int:
+        """The number by which nodes know it."""
+        return self._memory.number
+
+    def usage(self) -> MemoryUse:
+        """Return what is in it, on all nodes together."""
+        return MemoryUse(*self._memory.usage())
+
+    def release(self) -> None:
+        """Release the memory. Again, it does nothing."""
+        self._memory.release()
+
+    def __enter__(self) -> ChunkMemory:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Release the memory."""
+        self.release()
+
+
 def map_blocks(
     files: Sequence[str],
     function: Callable[[Piece], _T],
     *,
+    memory: ChunkMemory | None,
     address: dict[str, Any],
     max_workers: int,
     submit: Callable[[_eyas.FilesRun, Callable[..., None], tuple[Any, ...]], futures.Future[None]],
@@ -41,15 +86,16 @@ def map_blocks(
     """Call a function with each piece of files, and yield the results in the order of the pieces in
     the files.
 
-    ``address`` has the keywords that name the cluster. ``submit`` adds a call that may use the
-    files of a run.
+    The chunks stay in ``memory``, if there is one. ``address`` has the keywords that name the
+    cluster. ``submit`` adds a call that may use the files of a run.
     """
+    number = None if memory is None else memory.number
     patterns = [name.removeprefix(_SCHEME) if name.startswith(_SCHEME) else name for name in files]
     session = _eyas.FilesSession(**address)
     run = _eyas.FilesRun.open(session, patterns, max_workers)
     try:
         count = min(max_workers, run.chunks)
-        calls = [submit(run, _work, (run.address, function)) for _ in range(count)]
+        calls = [submit(run, _work, (run.address, number, function)) for _ in range(count)]
     except BaseException:
         run.close()
         raise
@@ -84,9 +130,9 @@ def map_blocks(
     return results()
 
 
-def _work(address: str, function: Callable[[Piece], Any]) -> None:
+def _work(address: str, memory: int | None, function: Callable[[Piece], Any]) -> None:
     """Process blocks of a run until there are no more."""
-    run = _eyas.FilesRun.join(_eyas.FilesSession(), address)
+    run = _eyas.FilesRun.join(_eyas.FilesSession(), address, memory)
     while True:
         block = run.begin()
         results: list[tuple[str, int, Any]] = []

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from .._clusters.local import Cluster
     from ..fs import EyasFileSystem
-    from .blocks import Piece
+    from .blocks import ChunkMemory, Piece
     from .commands import Completed
 
 _T = TypeVar("_T")
@@ -105,6 +105,7 @@ class Executor(SeenExecutor):
         name: str = "python",
         nodes: int = 1,
         files: bool = False,
+        files_memory: int | str = 0,
         folder: str | os.PathLike[str] | None = None,
         reuse: Reuse = "process",
         objects: str | os.PathLike[str] | None = None,
@@ -140,7 +141,7 @@ class Executor(SeenExecutor):
             # Imported late, as all that not every program needs: `import eyas` is fast.
             from .._clusters.local import LocalCluster
 
-            own = LocalCluster(nodes, slots, has_files=files)
+            own = LocalCluster(nodes, slots, has_files=files, files_memory=bytes_of(files_memory))
             self._cluster["access"] = access = own.address["access"]
         #: The folder of shared values and large arguments, if there is one.
         self._objects = (
@@ -501,14 +502,20 @@ class Executor(SeenExecutor):
         submit = self._adder(fn, options_of(fn), wrapper=pickling.TILE)
         return all_pairs(rows, columns, side, max_workers=self._max_workers, submit=submit)
 
-    def map_blocks(self, files: str | Sequence[str], fn: Callable[[Piece], _T]) -> Iterator[_T]:
+    def map_blocks(
+        self,
+        files: str | Sequence[str],
+        fn: Callable[[Piece], _T],
+        *,
+        memory: ChunkMemory | None = None,
+    ) -> Iterator[_T]:
         """Call ``fn`` with each piece of files of the cluster, and return the results, in the order
         of the pieces.
 
         A file is a path or pattern such as ``"eyas:///data/*.csv"``. One call on each processor
         processes pieces of whole records, near their chunks first; which and how many is decided
         while they run, and fast nodes take over pieces of slow ones. A piece that is computed twice
-        counts once.
+        counts once. The chunks of the files stay in ``memory``, which :meth:`chunk_memory` opens.
 
         >>> def rows(piece): return piece.content.count(b"M31")
         >>> sum(executor.map_blocks("eyas:///data/sky.csv", rows))
@@ -530,10 +537,26 @@ class Executor(SeenExecutor):
         return blocks.map_blocks(
             [files] if isinstance(files, str) else files,
             fn,
+            memory=memory,
             address=self._cluster,
             max_workers=self._max_workers,
             submit=submit,
         )
+
+    def chunk_memory(self, limit: int | str) -> ChunkMemory:
+        """Keep chunks of files in memory from one :meth:`map_blocks` to the next, up to ``limit``
+        on each node: bytes, or a text such as ``"2GB"``.
+
+        Nodes have memory for it if they were started with ``--dfs-memory``; those of :func:`local`,
+        with ``files_memory``.
+
+        >>> with executor.chunk_memory("2GB") as memory:
+        ...     for number in range(10):
+        ...         found = list(executor.map_blocks("eyas:///sky/*", step, memory=memory))
+        """
+        from . import blocks
+
+        return blocks.ChunkMemory(bytes_of(limit), self._cluster)
 
     @property
     def files(self) -> EyasFileSystem:
@@ -655,12 +678,13 @@ def local(
     max_workers: int | None = None,
     *,
     files: bool = False,
+    files_memory: int | str = 0,
     **options: Unpack[ExecutorOptions],
 ) -> Executor:
     """Start a cluster on this machine, which ends with the executor. With ``files``, it keeps
-    files, ``eyas:///…``.
+    files, ``eyas:///…``, and up to ``files_memory`` of them in the memory of each node.
     """
-    return Executor(max_workers, nodes=nodes, files=files, **options)
+    return Executor(max_workers, nodes=nodes, files=files, files_memory=files_memory, **options)
 
 
 def connect(

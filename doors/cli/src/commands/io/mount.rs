@@ -26,6 +26,9 @@ pub(crate) struct IoMountArgs {
     /// Empty folder on which they appear [default: FOLDER itself; until the mount ends, programs
     /// then find the ordered files there]
     place: Option<PathBuf>,
+    /// The folder does not change while it is mounted: look up each name once
+    #[arg(long = "static")]
+    is_static: bool,
     #[command(flatten)]
     order: ProgramOrderArgs,
 }
@@ -36,6 +39,9 @@ pub(super) fn mount(args: &IoMountArgs, access: &Path) -> Result<ExitCode, CliEr
         MountPlace::check(&args.folder, args.place.as_ref().unwrap_or(&args.folder))?;
     let mut command = Command::new(own_path()?);
     command.args(["io", "serve-mount"]).args([&folder, &place]);
+    if args.is_static {
+        command.arg("--static");
+    }
     if let Some(paths) = real_paths(&[folder])? {
         command.env(PATHS, paths);
     }
@@ -44,7 +50,11 @@ pub(super) fn mount(args: &IoMountArgs, access: &Path) -> Result<ExitCode, CliEr
 }
 
 /// Serves the mount until it is unmounted or an interrupt.
-pub(super) async fn serve_mount(folder: &Path, place: &Path) -> Result<ExitCode, CliError> {
+pub(super) async fn serve_mount(
+    folder: &Path,
+    place: &Path,
+    is_static: bool,
+) -> Result<ExitCode, CliError> {
     if !is_loaded() {
         return Err(
             "the library that orders requests was not loaded into the server of the mount, \
@@ -56,7 +66,7 @@ pub(super) async fn serve_mount(folder: &Path, place: &Path) -> Result<ExitCode,
     let signals = Signals::listen();
     eyas_executor::raise_descriptor_limit();
     let on = MountPlace::check(folder, place)?;
-    let mut mount = OrderedMount::begin(&on, own_path()?.as_ref()).await?;
+    let mut mount = OrderedMount::begin(&on, is_static, own_path()?.as_ref()).await?;
     let (folder, place) = (on.folder.display(), on.place.display());
     out!("eyas io mount: {folder} is ordered at {place}; end it with Ctrl-C or: umount {place}")?;
     tokio::select! {
