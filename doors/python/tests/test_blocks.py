@@ -91,8 +91,10 @@ def test_chunks_stay_in_memory_from_pass_to_pass():
                 )
                 assert sum(sizes) == len(content)
                 used = memory.usage()
-                assert used.chunks == -(-len(content) // CHUNK_BYTES), used
-                assert len(content) <= used.bytes < len(content) + used.chunks * 4096, used
+                # Both nodes have a chunk in memory if both have read it.
+                chunks = -(-len(content) // CHUNK_BYTES)
+                assert chunks <= used.chunks <= 2 * chunks, used
+                assert len(content) <= used.bytes <= used.chunks * (CHUNK_BYTES + 8192), used
                 assert used.failure is None
         with pytest.raises(ValueError, match="released"):
             executor.map_blocks("/again", len, memory=memory)
