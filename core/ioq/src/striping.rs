@@ -27,8 +27,8 @@ pub struct FileLayout(pub Vec<StripedRegion>);
 pub struct StripedRegion {
     /// First byte.
     pub offset: u64,
-    /// Bytes of a stripe. Stripes are counted from the beginning of the file.
-    pub stripe_bytes: NonZeroU64,
+    /// Bytes of a stripe, at least 1. Stripes are counted from the beginning of the file.
+    pub stripe_bytes: u64,
     /// Servers of the storage, from 0. There are at most [`MAX_SERVERS`].
     pub servers: Vec<u32>,
 }
@@ -54,7 +54,8 @@ impl FileLayout {
     pub fn is_valid(&self) -> bool {
         let FileLayout(regions) = self;
         let has_servers = |region: &StripedRegion| {
-            (1..=MAX_SERVERS as usize).contains(&region.servers.len())
+            region.stripe_bytes > 0
+                && (1..=MAX_SERVERS as usize).contains(&region.servers.len())
                 && region.servers.iter().all(|server| *server < MAX_SERVERS)
         };
         (1..=MAX_REGIONS).contains(&regions.len())
@@ -70,14 +71,15 @@ impl FileLayout {
         for (place, region) in regions.iter().enumerate() {
             let end = regions.get(place + 1).map_or(u64::MAX, |next| next.offset);
             let (begin, end) = (bytes.offset.max(region.offset), bytes.end().min(end));
-            let Some(servers) = u32::try_from(region.servers.len()).ok().and_then(NonZeroU32::new)
+            let servers = u32::try_from(region.servers.len()).ok().and_then(NonZeroU32::new);
+            let Some((servers, stripe_bytes)) = servers.zip(NonZeroU64::new(region.stripe_bytes))
             else {
                 continue;
             };
             if begin >= end {
                 continue;
             }
-            let striping = Striping { servers, stripe_bytes: region.stripe_bytes };
+            let striping = Striping { servers, stripe_bytes };
             for part in striping.parts(Extent { offset: begin, size_bytes: end - begin }) {
                 let server = region.servers[part.server as usize];
                 let whole = parts.entry(server).or_insert(Extent { size_bytes: 0, ..part.extent });
@@ -141,9 +143,9 @@ mod tests {
     }
 
     fn layout(regions: &[(u64, u64, &[u32])]) -> FileLayout {
-        let region = |&(offset, stripe, servers): &(u64, u64, &[u32])| StripedRegion {
+        let region = |&(offset, stripe_bytes, servers): &(u64, u64, &[u32])| StripedRegion {
             offset,
-            stripe_bytes: NonZeroU64::new(stripe).unwrap(),
+            stripe_bytes,
             servers: servers.to_vec(),
         };
         FileLayout(regions.iter().map(region).collect())
@@ -181,6 +183,7 @@ mod tests {
         for refused in [
             layout(&[]),
             layout(&[(0, 1, &[])]),
+            layout(&[(0, 0, &[1])]),
             layout(&[(0, 1, &[MAX_SERVERS])]),
             layout(&[(0, 1, &many)]),
             layout(&[(5, 1, &[0]), (5, 1, &[0])]),

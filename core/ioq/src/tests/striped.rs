@@ -142,7 +142,7 @@ fn files_with_layouts_wait_only_for_their_own_servers() {
         request: read(id, id, 0, 10 * UNIT),
         layout: FileLayout(vec![StripedRegion {
             offset: 0,
-            stripe_bytes: NonZeroU64::new(5 * UNIT).unwrap(),
+            stripe_bytes: 5 * UNIT,
             servers: on.to_vec(),
         }]),
     };

@@ -1,7 +1,6 @@
 //! A coordinator, its clients, and the messages between them, on one clock.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroU64;
 
 use eyas_faults::Dice;
 use eyas_ioq::{
@@ -196,7 +195,7 @@ impl World<'_> {
             let servers = (0..=self.dice.below(4))
                 .map(|_| self.dice.below(SERVERS_OF_LAYOUTS.into()) as u32)
                 .collect();
-            let stripe_bytes = NonZeroU64::new((1 + self.dice.below(4)) << 11).expect("not 0");
+            let stripe_bytes = (1 + self.dice.below(4)) << 11;
             StripedRegion { offset, stripe_bytes, servers }
         };
         let regions = vec![region(0), region(20 << 10)];
