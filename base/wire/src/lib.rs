@@ -23,7 +23,7 @@ use crate::trust::Trust;
 /// Version of all messages of sessions, major and minor. `formats.txt` beside `src/` has what it
 /// consists of. Both sides must have the same major version. A minor version adds messages, which a
 /// process sends only to sides that have it ([`Hello::minor`]).
-pub const PROTOCOL_VERSION: (u16, u16) = (13, 6);
+pub const PROTOCOL_VERSION: (u16, u16) = (13, 7);
 
 /// The minor version from which on outputs are delivered when their task fails. Templates with such
 /// outputs are not sent to sides that lack it.

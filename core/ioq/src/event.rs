@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 use eyas_types::{Extent, Operation, StorageFileId};
 use serde::{Deserialize, Serialize};
 
+use crate::striping::FileLayout;
+
 /// A storage that is ordered as one: a file server, one of the servers that files are striped over,
 /// an object store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -98,6 +100,14 @@ pub enum Event {
     },
     /// The time of [`crate::Servers::next_timeout`] has come.
     Tick,
+    /// A request for a file has arrived whose layout is known. A storage that is one server ignores
+    /// the layout.
+    AskedStriped {
+        /// The request.
+        request: Request,
+        /// Layout of its file, which must be [valid](FileLayout::is_valid).
+        layout: FileLayout,
+    },
 }
 
 /// Output of the decider, to be carried out in this order.

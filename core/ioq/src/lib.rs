@@ -62,4 +62,4 @@ pub use server::MAX_QUEUED;
 pub use servers::Servers;
 pub use sharing::{PartSource, SharedParts};
 pub use stats::{Sequentiality, ServerStats, Waits};
-pub use striping::{StripedPart, Striping};
+pub use striping::{FileLayout, MAX_SERVERS, StripedPart, StripedRegion, Striping};

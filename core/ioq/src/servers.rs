@@ -6,11 +6,11 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::config::Config;
-use crate::event::{Effect, Event, RequestId, ServerId};
+use crate::event::{Effect, Event, Request, RequestId, ServerId};
 use crate::server::Server;
 use crate::stats::ServerStats;
 use crate::striped::StripedServers;
-use crate::striping::Striping;
+use crate::striping::{FileLayout, Striping};
 
 /// The decider for all servers; see the [crate's](crate) documentation.
 #[derive(Default)]
@@ -49,8 +49,9 @@ impl Servers {
         self.add(id, OrderedStorage::One(Box::new(Server::new(id, config))));
     }
 
-    /// Orders requests to this storage from now on, whose files are striped over servers. Each of
-    /// them has the configuration.
+    /// Orders requests to this storage from now on, whose files are striped over servers: as their
+    /// layout says if that is known, else alike. Each server has the configuration. The storage gets
+    /// more servers as layouts name them.
     ///
     /// # Panics
     /// If the storage is known already.
@@ -80,18 +81,11 @@ impl Servers {
         match event {
             Event::Asked(requests) => {
                 for request in &requests {
-                    assert!(Some(request.id) > self.last_request, "{request:?} is not new");
-                    self.last_request = Some(request.id);
-                    match self.servers.get_mut(&request.server) {
-                        Some(storage) => {
-                            either!(storage, it => it.enqueue(now_us, request, effects));
-                        }
-                        None => effects.push(Effect::Uncoordinated {
-                            client: request.client,
-                            request: request.id,
-                        }),
-                    }
+                    self.enqueue(now_us, request, None, effects);
                 }
+            }
+            Event::AskedStriped { request, layout } => {
+                self.enqueue(now_us, &request, Some(&layout), effects);
             }
             Event::Completed { client, server, grant, bytes, took_us } => {
                 if let Some(storage) = self.servers.get_mut(&server) {
@@ -116,6 +110,26 @@ impl Servers {
                 it.revoke_expired(now_us, effects);
                 it.dispatch(now_us, effects);
             });
+        }
+    }
+
+    fn enqueue(
+        &mut self,
+        now_us: u64,
+        request: &Request,
+        layout: Option<&FileLayout>,
+        effects: &mut Vec<Effect>,
+    ) {
+        assert!(Some(request.id) > self.last_request, "{request:?} is not new");
+        self.last_request = Some(request.id);
+        match self.servers.get_mut(&request.server) {
+            Some(OrderedStorage::One(server)) => server.enqueue(now_us, request, effects),
+            Some(OrderedStorage::Striped(servers)) => {
+                servers.enqueue(now_us, request, layout, effects);
+            }
+            None => {
+                effects.push(Effect::Uncoordinated { client: request.client, request: request.id })
+            }
         }
     }
 

@@ -1,7 +1,8 @@
 //! A storage whose files are striped over several servers, each with a queue of its own
 //! (io-coordination §5.3).
 //!
-//! A request is divided into a part for each server that has some of its bytes. The client makes
+//! A request is divided into a part for each server that has some of its bytes: by the layout of its
+//! file if that is known, else by the striping of the storage. The client makes
 //! one call, which reads all parts at once, so it may proceed as soon as one of them is granted.
 //! The other servers hear of its end with it. Parts of one call should be granted at about the same
 //! time everywhere, which shortest outstanding job first achieves: it orders parts by the size of
@@ -22,7 +23,7 @@ use crate::event::{
 };
 use crate::server::Server;
 use crate::stats::ServerStats;
-use crate::striping::{StripedPart, Striping};
+use crate::striping::{FileLayout, StripedPart, Striping};
 
 pub(crate) struct StripedServers {
     id: ServerId,
@@ -93,11 +94,24 @@ impl StripedServers {
 
     // ---- events
 
-    pub fn enqueue(&mut self, now_us: u64, request: &Request, effects: &mut Vec<Effect>) {
+    pub fn enqueue(
+        &mut self,
+        now_us: u64,
+        request: &Request,
+        layout: Option<&FileLayout>,
+        effects: &mut Vec<Effect>,
+    ) {
         let Request { id, client, extent, .. } = *request;
-        let mut parts = self.striping.parts(extent);
+        let mut parts = match layout {
+            Some(layout) => layout.parts(extent),
+            None => self.striping.parts(extent),
+        };
         if parts.is_empty() {
             parts = vec![StripedPart { server: 0, extent }];
+        }
+        let last = parts.iter().map(|part| part.server as usize).max().unwrap_or_default();
+        while self.servers.len() <= last {
+            self.servers.push(Server::new(self.id, self.config().clone()));
         }
         let call = Some(Call { number: id.0, size_bytes: extent.size_bytes });
         let mut refused = Vec::new();

@@ -1,5 +1,6 @@
 //! Files that are striped over the servers of a storage (io-coordination §5.3).
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::num::{NonZeroU32, NonZeroU64};
 
@@ -16,6 +17,28 @@ pub struct Striping {
     pub stripe_bytes: NonZeroU64,
 }
 
+/// Where the bytes of one file are, as its file system tells it: regions of the file, by offset, each
+/// up to the next one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileLayout(pub Vec<StripedRegion>);
+
+/// A part of a file whose stripes are on servers in turns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StripedRegion {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes of a stripe, at least 1. Stripes are counted from the beginning of the file.
+    pub stripe_bytes: u64,
+    /// Servers of the storage, from 0. There are at most [`MAX_SERVERS`].
+    pub servers: Vec<u32>,
+}
+
+/// Servers that files can be striped over.
+pub const MAX_SERVERS: u32 = 1024;
+
+/// Regions of a file that a layout can have.
+const MAX_REGIONS: usize = 64;
+
 /// What of some bytes of a file is on one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StripedPart {
@@ -26,7 +49,52 @@ pub struct StripedPart {
     pub extent: Extent,
 }
 
+impl FileLayout {
+    /// Whether the regions follow each other, and each has servers that there can be.
+    pub fn is_valid(&self) -> bool {
+        let FileLayout(regions) = self;
+        let has_servers = |region: &StripedRegion| {
+            region.stripe_bytes > 0
+                && (1..=MAX_SERVERS as usize).contains(&region.servers.len())
+                && region.servers.iter().all(|server| *server < MAX_SERVERS)
+        };
+        (1..=MAX_REGIONS).contains(&regions.len())
+            && regions.iter().all(has_servers)
+            && regions.windows(2).all(|two| two[0].offset < two[1].offset)
+    }
+
+    /// The parts of these bytes, by server. A server has one part: of several regions, the sum. For
+    /// bytes before the first region, there is none.
+    pub fn parts(&self, bytes: Extent) -> Vec<StripedPart> {
+        let FileLayout(regions) = self;
+        let mut parts = BTreeMap::<u32, Extent>::new();
+        for (place, region) in regions.iter().enumerate() {
+            let end = regions.get(place + 1).map_or(u64::MAX, |next| next.offset);
+            let (begin, end) = (bytes.offset.max(region.offset), bytes.end().min(end));
+            let servers = u32::try_from(region.servers.len()).ok().and_then(NonZeroU32::new);
+            let Some((servers, stripe_bytes)) = servers.zip(NonZeroU64::new(region.stripe_bytes))
+            else {
+                continue;
+            };
+            if begin >= end {
+                continue;
+            }
+            let striping = Striping { servers, stripe_bytes };
+            for part in striping.parts(Extent { offset: begin, size_bytes: end - begin }) {
+                let server = region.servers[part.server as usize];
+                let whole = parts.entry(server).or_insert(Extent { size_bytes: 0, ..part.extent });
+                whole.size_bytes += part.extent.size_bytes;
+            }
+        }
+        parts.into_iter().map(|(server, extent)| StripedPart { server, extent }).collect()
+    }
+}
+
 impl Striping {
+    /// One server that has whole files.
+    pub const ONE_SERVER: Striping =
+        Striping { servers: NonZeroU32::MIN, stripe_bytes: NonZeroU64::MAX };
+
     /// The parts of these bytes, by server; servers that have none of them are left out. For
     /// example, with stripes of 5 on two servers, the bytes from 0 to 15 are 10 on the first and 5
     /// on the second.
@@ -72,6 +140,57 @@ mod tests {
     fn parts(striping: Striping, offset: u64, size_bytes: u64) -> Vec<(u32, u64, u64)> {
         let parts = striping.parts(Extent { offset, size_bytes });
         parts.iter().map(|part| (part.server, part.extent.offset, part.extent.size_bytes)).collect()
+    }
+
+    fn layout(regions: &[(u64, u64, &[u32])]) -> FileLayout {
+        let region = |&(offset, stripe_bytes, servers): &(u64, u64, &[u32])| StripedRegion {
+            offset,
+            stripe_bytes,
+            servers: servers.to_vec(),
+        };
+        FileLayout(regions.iter().map(region).collect())
+    }
+
+    #[test]
+    fn each_region_of_a_file_has_its_own_servers() {
+        let layout = layout(&[(0, 5, &[7]), (10, 5, &[3, 9]), (40, 10, &[9, 7])]);
+        assert!(layout.is_valid());
+        let parts = |offset, size_bytes| {
+            let parts = layout.parts(Extent { offset, size_bytes });
+            let part = |part: StripedPart| (part.server, part.extent.size_bytes);
+            parts.into_iter().map(part).collect::<Vec<_>>()
+        };
+        assert_eq!(parts(0, 10), [(7, 10)]);
+        assert_eq!(parts(5, 10), [(3, 5), (7, 5)]);
+        assert_eq!(parts(10, 20), [(3, 10), (9, 10)]);
+        assert_eq!(
+            parts(35, 15),
+            [(9, 15)],
+            "the last stripe of one region, the first of the next"
+        );
+        assert_eq!(parts(30, u64::MAX - 30).len(), 3);
+        for offset in 0..60 {
+            for size in 0..60 {
+                let all: u64 = parts(offset, size).iter().map(|(_, bytes)| bytes).sum();
+                assert_eq!(all, size, "{offset}, {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn layouts_that_no_file_has_are_refused() {
+        let many = [0; MAX_SERVERS as usize + 1];
+        for refused in [
+            layout(&[]),
+            layout(&[(0, 1, &[])]),
+            layout(&[(0, 0, &[1])]),
+            layout(&[(0, 1, &[MAX_SERVERS])]),
+            layout(&[(0, 1, &many)]),
+            layout(&[(5, 1, &[0]), (5, 1, &[0])]),
+        ] {
+            assert!(!refused.is_valid(), "{refused:?}");
+        }
+        assert_eq!(layout(&[(0, 1, &[])]).parts(Extent { offset: 0, size_bytes: 5 }), []);
     }
 
     #[test]

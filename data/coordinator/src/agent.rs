@@ -26,6 +26,7 @@ use crate::rules::Rules;
 
 mod bypasses;
 mod core;
+mod layouts;
 pub(crate) mod peers;
 mod read_ahead;
 mod socket;

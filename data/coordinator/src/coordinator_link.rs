@@ -10,7 +10,9 @@ use eyas_wire::Role;
 use tokio::sync::mpsc;
 use tokio::time::{interval, sleep, timeout};
 
-use crate::protocol::{HEARTBEAT, HEARTBEAT_TIMEOUT, MINOR_OF_SHARED, ToAgent, ToCoordinator};
+use crate::protocol::{
+    HEARTBEAT, HEARTBEAT_TIMEOUT, MINOR_OF_LAYOUTS, MINOR_OF_SHARED, ToAgent, ToCoordinator,
+};
 
 /// Interval between attempts to connect.
 const REDIAL: Duration = Duration::from_millis(500);
@@ -25,6 +27,8 @@ pub(crate) struct CoordinatorLink {
     pub sender: LinkSender,
     /// Whether the coordinator names other agents that have parts of files.
     pub can_share: bool,
+    /// Whether the coordinator knows layouts of files.
+    pub has_layouts: bool,
     /// The address at which other nodes reach this one.
     pub own: IpAddr,
 }
@@ -48,10 +52,12 @@ pub(crate) fn keep(
             if let Ok(session) = dial(&access, Role::Agent).await {
                 let (sender, queue) = mpsc::unbounded_channel();
                 let can_share = session.minor >= MINOR_OF_SHARED;
+                let has_layouts = session.minor >= MINOR_OF_LAYOUTS;
                 let local = session.local.ip();
                 let is_here = session.is_local || local.is_loopback();
                 let own = if is_here { own_address() } else { local };
-                tell(LinkEvent::Changed(Some(CoordinatorLink { sender, can_share, own })));
+                let link = CoordinatorLink { sender, can_share, has_layouts, own };
+                tell(LinkEvent::Changed(Some(link)));
                 if let Err(error) = carry(session, queue, &tell).await {
                     tracing::info!("lost the session with the coordinator: {error}");
                 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use eyas_ioq::{ClassId, Config, GrantId, ServerStats};
+use eyas_ioq::{ClassId, Config, FileLayout, GrantId, ServerStats};
 use eyas_types::{Extent, Operation, StorageFileId};
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,9 @@ pub(crate) const MINOR_OF_CONFIGS: u16 = 4;
 /// First minor version of the protocol with [`ToCoordinator::Agent`] and
 /// [`ToCoordinator::AskShared`].
 pub(crate) const MINOR_OF_SHARED: u16 = 5;
+/// First minor version of the protocol with [`ToCoordinator::StripedStorage`] and
+/// [`ToCoordinator::AskStriped`].
+pub(crate) const MINOR_OF_LAYOUTS: u16 = 7;
 /// Longest name of a storage, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 4096;
 /// Storages that one agent may name.
@@ -51,6 +54,12 @@ pub(crate) enum ToCoordinator {
     /// Asks for turns to read parts of files, or for another agent that has them
     /// ([`ToAgent::Elsewhere`]). Coordinators before [`MINOR_OF_SHARED`] do not know it.
     AskShared(Vec<AgentRequest>),
+    /// Names a storage whose files have layouts, like [`ToCoordinator::Storage`]. Coordinators
+    /// before [`MINOR_OF_LAYOUTS`] do not know it.
+    StripedStorage(String),
+    /// Asks for a turn to read or write a file with this layout. `may_share`: or for another agent
+    /// that has the part. Coordinators before [`MINOR_OF_LAYOUTS`] do not know it.
+    AskStriped { request: AgentRequest, layout: FileLayout, may_share: bool },
 }
 
 /// A turn that an agent asks for.

@@ -3,9 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
-use eyas_ioq::{ClassId, ClientId, Effect, Event, GrantId, Request, RequestId, ServerId, Servers};
+use eyas_ioq::{
+    ClassId, ClientId, Effect, Event, FileLayout, GrantId, Request, RequestId, ServerId, Servers,
+};
 use eyas_types::{Extent, Operation, StorageFileId, StorageLocation};
 
 use crate::coordinator_link::CoordinatorLink;
@@ -46,7 +49,20 @@ pub(crate) struct RequestTracker {
     always: BTreeSet<u32>,
     /// Storages, and whether parts of their files are passed on.
     sharing: BTreeMap<u32, bool>,
+    /// Storages whose files have layouts.
+    striped: BTreeSet<StorageLocation>,
     decisions: Vec<(RequestId, Decision)>,
+}
+
+/// A turn that this process wants.
+pub(crate) struct StorageRequest {
+    pub location: StorageLocation,
+    pub file: StorageFileId,
+    pub class: ClassId,
+    pub operation: Operation,
+    pub extent: Extent,
+    /// Layout of the file, if it is known.
+    pub layout: Option<Arc<FileLayout>>,
 }
 
 /// A grant. Its requests proceed one after the other.
@@ -87,6 +103,7 @@ impl RequestTracker {
             bypassed: BTreeSet::new(),
             always: BTreeSet::new(),
             sharing: BTreeMap::new(),
+            striped: BTreeSet::new(),
             decisions: Vec::new(),
         }
     }
@@ -151,39 +168,24 @@ impl RequestTracker {
         }
     }
 
+    /// The storage's files have layouts.
+    pub fn set_striped(&mut self, location: StorageLocation) {
+        self.striped.insert(location);
+    }
+
     /// Asks for a turn.
-    pub fn ask(
-        &mut self,
-        location: StorageLocation,
-        file: StorageFileId,
-        class: ClassId,
-        operation: Operation,
-        extent: Extent,
-    ) -> RequestId {
-        self.ask_as(ToCoordinator::Ask, location, file, class, operation, extent)
+    pub fn ask(&mut self, wanted: StorageRequest) -> RequestId {
+        self.ask_as(wanted, false)
     }
 
     /// Asks for a turn to read a part of a file, unless another agent has it; only if that
     /// [is possible](Self::can_share).
-    pub fn ask_shared(
-        &mut self,
-        location: StorageLocation,
-        file: StorageFileId,
-        class: ClassId,
-        extent: Extent,
-    ) -> RequestId {
-        self.ask_as(ToCoordinator::AskShared, location, file, class, Operation::Read, extent)
+    pub fn ask_shared(&mut self, wanted: StorageRequest) -> RequestId {
+        self.ask_as(wanted, true)
     }
 
-    fn ask_as(
-        &mut self,
-        message: fn(Vec<AgentRequest>) -> ToCoordinator,
-        location: StorageLocation,
-        file: StorageFileId,
-        class: ClassId,
-        operation: Operation,
-        extent: Extent,
-    ) -> RequestId {
+    fn ask_as(&mut self, wanted: StorageRequest, may_share: bool) -> RequestId {
+        let StorageRequest { location, file, class, operation, extent, layout } = wanted;
         self.last += 1;
         let id = RequestId(self.last);
         let Some(storage) = self.storage(location) else {
@@ -204,13 +206,26 @@ impl RequestTracker {
                     extent,
                     call: None,
                 };
-                self.handle(Event::Asked(vec![request]));
+                self.handle(match layout {
+                    Some(layout) => {
+                        Event::AskedStriped { request, layout: FileLayout::clone(&layout) }
+                    }
+                    None => Event::Asked(vec![request]),
+                });
             }
             Decider::Remote { link: Some(link) } => {
                 let request =
                     AgentRequest { request: id.0, storage, class, file, operation, extent };
+                let message = match layout.filter(|_| link.has_layouts) {
+                    Some(layout) => {
+                        let layout = FileLayout::clone(&layout);
+                        ToCoordinator::AskStriped { request, layout, may_share }
+                    }
+                    None if may_share => ToCoordinator::AskShared(vec![request]),
+                    None => ToCoordinator::Ask(vec![request]),
+                };
                 // If the session has ended, the link reports that.
-                let _ = link.sender.send(message(vec![request]));
+                let _ = link.sender.send(message);
             }
             Decider::Remote { link: None } => {
                 self.under_way.remove(&id);
@@ -429,14 +444,26 @@ impl RequestTracker {
         // Several devices with one name are one storage.
         let (next, name) = (self.names.len() as u32, shared_name(&location));
         let number = *self.names.entry(name.clone()).or_insert(next);
+        let is_striped = self.striped.contains(&location);
         self.storages.insert(location, number);
         if number != next {
             return Some(number);
         }
         match &mut self.decider {
             // When the link is lost, numbers begin again from 0; in this process nothing is lost.
-            Decider::Local { servers, rules, .. } => rules.serve(servers, ServerId(next), &name),
-            Decider::Remote { link } => send(link, ToCoordinator::Storage(name)),
+            Decider::Local { servers, rules, .. } => {
+                rules.serve(servers, ServerId(next), &name, is_striped);
+            }
+            Decider::Remote { link } => {
+                let has_layouts = link.as_ref().is_some_and(|link| link.has_layouts);
+                send(
+                    link,
+                    match is_striped && has_layouts {
+                        true => ToCoordinator::StripedStorage(name),
+                        false => ToCoordinator::Storage(name),
+                    },
+                );
+            }
         }
         Some(next)
     }
@@ -506,11 +533,14 @@ mod tests {
     fn storages_are_forgotten_when_there_are_too_many() {
         let mut order = RequestTracker::local(Rules::default());
         let ask = |order: &mut RequestTracker, number: usize| {
-            let (location, extent) = (
-                StorageLocation::Url(format!("s3://{number}")),
-                Extent { offset: 0, size_bytes: 1 },
-            );
-            order.ask(location, StorageFileId(0), ClassId::default(), Operation::Read, extent)
+            order.ask(StorageRequest {
+                location: StorageLocation::Url(format!("s3://{number}")),
+                file: StorageFileId(0),
+                class: ClassId::default(),
+                operation: Operation::Read,
+                extent: Extent { offset: 0, size_bytes: 1 },
+                layout: None,
+            })
         };
         for number in 0..MAX_STORAGES {
             let request = ask(&mut order, number);

@@ -252,10 +252,18 @@ impl Rules {
     }
 
     /// Begins to order the requests to the storage with this name, as this server of the decider.
-    pub(crate) fn serve(&self, servers: &mut Servers, server: ServerId, name: &str) {
+    /// `is_striped`: its files have layouts.
+    pub(crate) fn serve(
+        &self,
+        servers: &mut Servers,
+        server: ServerId,
+        name: &str,
+        is_striped: bool,
+    ) {
         let config = self.of(name);
         let own = self.storages.get(name).and_then(|said| said.stripe);
-        match own.or(self.default.stripe) {
+        let of_layouts = is_striped.then_some(Striping::ONE_SERVER);
+        match own.or(self.default.stripe).or(of_layouts) {
             None => servers.serve(server, config),
             Some(striping) => servers.serve_striped(server, &config, striping),
         }
@@ -570,12 +578,12 @@ mod tests {
         let rules = rules("default.stripe = '2, 1MiB'\nstorage.three.stripe = '3,64KiB'");
         for (name, count) in [("three", 3), ("other", 2)] {
             let mut servers = Servers::new();
-            rules.serve(&mut servers, ServerId(0), name);
+            rules.serve(&mut servers, ServerId(0), name, false);
             assert_eq!(servers.stats(ServerId(0)).len(), count, "{name}");
         }
         let by = StorageRules { stripe: parse_stripe("5, 1KiB").ok(), ..StorageRules::default() };
         let mut servers = Servers::new();
-        rules.overruled(by).unwrap().serve(&mut servers, ServerId(0), "other");
+        rules.overruled(by).unwrap().serve(&mut servers, ServerId(0), "other", false);
         assert_eq!(servers.stats(ServerId(0)).len(), 5);
     }
 

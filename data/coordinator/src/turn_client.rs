@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::coordinator_link::{self, LinkEvent};
-use crate::request_tracker::RequestTracker;
+use crate::request_tracker::{RequestTracker, StorageRequest};
 
 /// Longest wait; then the read proceeds, whatever the coordinator says.
 const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -74,7 +74,14 @@ impl TurnClient {
         let request = {
             let mut asked = TurnClient::lock(&self.0);
             let class = asked.class;
-            let request = asked.tracker.ask(place, file, class, Operation::Read, extent);
+            let request = asked.tracker.ask(StorageRequest {
+                location: place,
+                file,
+                class,
+                operation: Operation::Read,
+                extent,
+                layout: None,
+            });
             asked.waiting.insert(request, go);
             asked.settle();
             request

@@ -70,26 +70,49 @@ fn programs_of_several_nodes_are_put_in_one_order() {
     assert!(storage["sequential_as_granted"].as_f64().unwrap() > 0.5, "{status}");
 }
 
-#[test]
-fn each_server_that_files_are_striped_over_has_a_queue() {
+/// Bytes that each server of a storage has granted, by name, after a program has read a file of
+/// 8 MiB. `None`: this user may not mount the disk.
+fn granted_by_servers(coordinator: &[&str], disk_options: &[&str]) -> Option<Vec<u64>> {
     let home = Home::new();
-    let Some(disk) = SlowDisk::new(&home) else { return };
+    let disk = SlowDisk::new(&home)?;
     sparse(&disk, "file", 8);
     let stripes = ["--channels", "2", "--stripe-bytes", "1048576", "--seek-ms", "1"];
-    let node = disk.mount("one", &stripes);
-    let order = Order::new(home, &["--stripe", "2,1MiB", "--policy", "sojf"]);
+    let node = disk.mount("one", &[&stripes, disk_options].concat());
+    let order = Order::new(home, &[coordinator, &["--policy", "sojf"]].concat());
     finish(order.reader("n1", &["--always"], &node.path("file"), 8)).exits(0);
     let status = order.status();
-    let [first, second] = &status["storages"].as_array().unwrap()[..] else { panic!("{status}") };
-    for (place, server) in [first, second].into_iter().enumerate() {
+    let granted = |(place, server): (usize, &Value)| {
         let name = server["name"].as_str().unwrap();
         assert!(name.ends_with(&format!(", server {place}")), "{status}");
         assert_eq!(server["order"]["policy"], "sojf", "{status}");
         assert_eq!((&server["queued"], &server["outstanding"]), (&json!(0), &json!(0)), "{status}");
-        let bytes = server["granted_bytes"].as_u64().unwrap();
+        server["granted_bytes"].as_u64().unwrap()
+    };
+    Some(status["storages"].as_array().unwrap().iter().enumerate().map(granted).collect())
+}
+
+#[test]
+fn each_server_that_files_are_striped_over_has_a_queue() {
+    // By a rule, and by the layout that the file system tells.
+    for (coordinator, disk) in
+        [(&["--stripe", "2,1MiB"][..], &[][..]), (&[][..], &["--layouts", "lustre"][..])]
+    {
+        let Some(granted) = granted_by_servers(coordinator, disk) else { return };
+        assert_eq!(granted.len(), 2, "{granted:?}");
         // The first read comes before the stream begins, and again with the stream's first window.
-        assert!((4 << 20..5 << 20).contains(&bytes), "{status}");
+        assert!(granted.iter().all(|bytes| (4 << 20..5 << 20).contains(bytes)), "{granted:?}");
     }
+}
+
+#[test]
+fn a_file_waits_only_for_the_servers_that_it_is_on() {
+    let Some(granted) = granted_by_servers(&[], &["--layouts", "beegfs"]) else { return };
+    let [0, 0, bytes] = granted[..] else { panic!("{granted:?}") };
+    assert!((8 << 20..9 << 20).contains(&bytes), "{bytes}");
+    // A rule is for files that have no layout.
+    let by_both = granted_by_servers(&["--stripe", "2,1MiB"], &["--layouts", "beegfs"]);
+    let [0, 0, bytes] = by_both.as_deref().unwrap()[..] else { panic!("{by_both:?}") };
+    assert!((8 << 20..9 << 20).contains(&bytes), "{bytes}");
 }
 
 /// A program on one node that reads for a long time, while the processes that it asks are killed or

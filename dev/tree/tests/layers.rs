@@ -197,6 +197,7 @@ const UNSAFE: &[(&str, &str)] = &[
         "data/coordinator/board/src/peer.rs",
         "no safe wrapper of SO_PEERCRED has processes that are in another namespace",
     ),
+    ("data/coordinator/board/src/stripe_info.rs", "asks BeeGFS by ioctls, which no library has"),
     ("data/coordinator/board/src/last_error.rs", "reads errno without the standard library"),
     (
         "data/coordinator/board/src/map.rs",

@@ -3,7 +3,7 @@
 use core::num::{NonZeroU32, NonZeroU64};
 
 use super::*;
-use crate::{Mlf, Sojf, Striping};
+use crate::{FileLayout, Mlf, Sojf, StripedRegion, Striping};
 
 /// Two servers that read a byte in a microsecond each, with stripes of 5 units.
 struct TwoServers {
@@ -131,5 +131,38 @@ fn a_call_that_exceeds_its_lease_frees_all_servers() {
         }));
     }
     assert_eq!(revoked, [ClientId(1), ClientId(2)]);
+    assert!(servers.forget(ServerId(0)));
+}
+
+#[test]
+fn files_with_layouts_wait_only_for_their_own_servers() {
+    let mut servers = Servers::new();
+    servers.serve_striped(ServerId(0), &plain(Policy::Fifo), Striping::ONE_SERVER);
+    let asked = |id, on: &[u32]| Event::AskedStriped {
+        request: read(id, id, 0, 10 * UNIT),
+        layout: FileLayout(vec![StripedRegion {
+            offset: 0,
+            stripe_bytes: 5 * UNIT,
+            servers: on.to_vec(),
+        }]),
+    };
+    let granted = |effects: Vec<Effect>| {
+        let id = |effect| match effect {
+            Effect::Granted(grant) => grant.requests[0].0,
+            effect => panic!("{effect:?}"),
+        };
+        effects.into_iter().map(id).collect::<Vec<_>>()
+    };
+    assert_eq!(granted(servers.tell(0, asked(1, &[1, 3]))), [1]);
+    assert_eq!(granted(servers.tell(0, asked(2, &[3, 1]))), [], "both are busy");
+    assert_eq!(granted(servers.tell(0, asked(3, &[0, 7]))), [3], "others are not");
+    assert_eq!(granted(servers.tell(0, asked(4, &[7, 2]))), [4], "one of them is not");
+    // A file without a layout is on the first server.
+    assert_eq!(granted(servers.tell(0, Event::Asked(vec![read(5, 5, 0, UNIT)]))), []);
+    assert_eq!(servers.stats(ServerId(0)).len(), 8);
+    servers.validate();
+    for client in 1..=5 {
+        let _ = servers.tell(1, Event::Gone { client: ClientId(client) });
+    }
     assert!(servers.forget(ServerId(0)));
 }

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use eyas_faults::Dice;
 use eyas_ioq::{
-    ClassId, ClientId, Config, Effect, Event, Grant, GrantId, Request, RequestId, RequestRunId,
-    ServerId, Servers, Striping,
+    ClassId, ClientId, Config, Effect, Event, FileLayout, Grant, GrantId, Request, RequestId,
+    RequestRunId, ServerId, Servers, StripedRegion, Striping,
 };
 use eyas_types::{Extent, Operation, StorageFileId};
 
 const SECOND: u64 = 1_000_000;
+/// Servers that layouts of files name.
+const SERVERS_OF_LAYOUTS: u32 = 6;
 /// End of a run: a request that is not granted by then never is.
 const LIMIT_US: u64 = 1_000 * SECOND;
 
@@ -125,7 +127,8 @@ impl World<'_> {
 
     /// Sends a message with a random delay, sometimes twice. Messages may overtake each other.
     fn send(&mut self, after_us: u64, event: Event) {
-        if !matches!(event, Event::Asked(_)) && self.dice.below(20) == 0 {
+        let asks = matches!(event, Event::Asked(_) | Event::AskedStriped { .. });
+        if !asks && self.dice.below(20) == 0 {
             let delay_us = self.dice.below(self.case.delay_us);
             self.after(after_us + delay_us, Next::ToServers(event.clone()));
         }
@@ -174,23 +177,52 @@ impl World<'_> {
                 call: None,
             });
         }
-        // They are numbered when they arrive.
-        self.send(0, Event::Asked(requests));
+        // They are numbered when they arrive. Of some files, the layout is known.
+        if self.case.striping.is_some() && self.dice.below(2) == 0 {
+            for request in requests {
+                let layout = self.layout();
+                self.send(0, Event::AskedStriped { request, layout });
+            }
+        } else {
+            self.send(0, Event::Asked(requests));
+        }
+    }
+
+    /// A layout of two regions, each on some servers. Another one for each request of a file
+    /// is worse than what file systems have.
+    fn layout(&mut self) -> FileLayout {
+        let mut region = |offset| {
+            let servers = (0..=self.dice.below(4))
+                .map(|_| self.dice.below(SERVERS_OF_LAYOUTS.into()) as u32)
+                .collect();
+            let stripe_bytes = (1 + self.dice.below(4)) << 11;
+            StripedRegion { offset, stripe_bytes, servers }
+        };
+        let regions = vec![region(0), region(20 << 10)];
+        let layout = FileLayout(regions);
+        assert!(layout.is_valid());
+        layout
+    }
+
+    /// A request has arrived. Returns whether its client is still there.
+    fn arrived(&mut self, request: &mut Request) -> bool {
+        let client = self.clients.get_mut(&request.client).expect("it is known");
+        if client.is_gone {
+            return false;
+        }
+        self.asked += 1;
+        request.id = RequestId(self.asked);
+        self.requests.insert(request.id, *request);
+        client.wants.insert(request.id);
+        true
     }
 
     fn tell(&mut self, mut event: Event) {
         match &mut event {
-            Event::Asked(requests) => {
-                requests.retain(|request| !self.clients[&request.client].is_gone);
-                for request in requests {
-                    self.asked += 1;
-                    request.id = RequestId(self.asked);
-                    self.requests.insert(request.id, *request);
-                    self.clients
-                        .get_mut(&request.client)
-                        .expect("it is known")
-                        .wants
-                        .insert(request.id);
+            Event::Asked(requests) => requests.retain_mut(|request| self.arrived(request)),
+            Event::AskedStriped { request, .. } => {
+                if !self.arrived(request) {
+                    return;
                 }
             }
             Event::Completed { client, server, grant, .. } => {
@@ -255,8 +287,9 @@ impl World<'_> {
         let config = &self.case.configs[grant.server.0 as usize];
         let limit = config.budget.concurrency.unwrap_or(64) as usize
             + usize::from(config.margin_us.is_some());
-        let limit =
-            limit * self.case.striping.map_or(1, |striping| striping.servers.get() as usize);
+        let servers =
+            self.case.striping.map_or(1, |striping| striping.servers.get().max(SERVERS_OF_LAYOUTS));
+        let limit = limit * servers as usize;
         assert!(self.out.keys().filter(|(server, _)| *server == grant.server).count() <= limit);
     }
 

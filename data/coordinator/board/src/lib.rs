@@ -26,6 +26,7 @@ pub use crate::parts::{PartFile, PartSlot};
 pub use crate::peer::Peer;
 pub use crate::seat::{CallKind, Seat, SeatAnswer, SeatRequest, SeatState, SeatTurn};
 pub use crate::sizes::{MAX_FILES, MAX_PIECES, PAGE_BYTES, PART_SLOTS, PIECE_BYTES, SEATS};
+pub use crate::stripe_info::{StripeInfo, stripe_info, stripe_target};
 pub use crate::wait::{ring, wait};
 use crate::words::{AtomicU32, AtomicU64, Ordering};
 
@@ -41,6 +42,7 @@ mod parts;
 mod peer;
 mod seat;
 mod sizes;
+mod stripe_info;
 mod wait;
 mod words;
 

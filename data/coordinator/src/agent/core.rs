@@ -24,11 +24,12 @@ use rustix::process::{Pid, test_kill_process};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::bypasses::StorageBypasses;
+use super::layouts::FileLayouts;
 use super::peers::{AgentPeers, NoPart, OpenPart, PartQuestion, PartWanted, TakenPart};
 use super::read_ahead::fetch::{WindowRead, fetch};
 use super::read_ahead::{FileKey, ReadAdvice, ReadAheadFiles, WindowReader};
 use crate::coordinator_link::LinkEvent;
-use crate::request_tracker::{Decision, RequestTracker};
+use crate::request_tracker::{Decision, RequestTracker, StorageRequest};
 
 /// A kept turn is taken back when nothing has been done in it for this time.
 const KEPT_IDLE: Duration = Duration::from_millis(2);
@@ -67,6 +68,7 @@ pub(super) struct AgentCore {
     inbox: Receiver<AgentMessage>,
     tracker: RequestTracker,
     storages: StorageBypasses,
+    layouts: FileLayouts,
     files: ReadAheadFiles,
     /// The other agents of the user.
     peers: Option<AgentPeers>,
@@ -124,6 +126,7 @@ impl AgentCore {
             inbox,
             tracker,
             storages: StorageBypasses::new(board),
+            layouts: FileLayouts::default(),
             files: ReadAheadFiles::new(board),
             peers,
             slots: vec![None; PART_SLOTS],
@@ -267,9 +270,9 @@ impl AgentCore {
 
     fn advise(&mut self, index: usize, ask: SeatRequest) {
         let key = (ask.device, ask.inode);
-        let bytes = ask.offset..ask.offset + ask.length;
         match ask.kind {
             CallKind::Close => {
+                self.layouts.closed(key);
                 if !self.files.is_lent(key) {
                     self.call_off(|_, of| of == key);
                 }
@@ -279,6 +282,20 @@ impl AgentCore {
             _ if !self.storages.are_ordered(ask.device, ask.must_order) => {
                 self.answer(index, SeatAnswer::Pass)
             }
+            _ => self.order(index, ask),
+        }
+    }
+
+    /// A call waits for its turn, unless the file is read ahead for it.
+    fn order(&mut self, index: usize, ask: SeatRequest) {
+        let key = (ask.device, ask.inode);
+        let bytes = ask.offset..ask.offset + ask.length;
+        self.layouts.look_up(key, ask.process);
+        if self.layouts.are_told_by(ask.device) {
+            self.tracker.set_striped(StorageLocation::Device(ask.device));
+        }
+        match ask.kind {
+            CallKind::Close => {}
             CallKind::DirectRead => self.alone(index, ask, Operation::Read),
             CallKind::Write => self.alone(index, ask, Operation::Write),
             CallKind::Read | CallKind::Hint => {
@@ -327,18 +344,25 @@ impl AgentCore {
 
     fn ask(
         &mut self,
-        (device, inode): FileKey,
+        key: FileKey,
         class: ClassId,
         operation: Operation,
         extent: Extent,
     ) -> RequestId {
-        self.tracker.ask(
-            StorageLocation::Device(device),
-            StorageFileId(inode),
-            class,
-            operation,
-            extent,
-        )
+        let wanted = self.request(key, class, operation, extent);
+        self.tracker.ask(wanted)
+    }
+
+    fn request(
+        &self,
+        key: FileKey,
+        class: ClassId,
+        operation: Operation,
+        extent: Extent,
+    ) -> StorageRequest {
+        let (location, file) = (StorageLocation::Device(key.0), StorageFileId(key.1));
+        let layout = self.layouts.known(key);
+        StorageRequest { location, file, class, operation, extent, layout }
     }
 
     /// Asks for a turn for each window, or for each of its pieces if other agents may have them.
@@ -353,12 +377,8 @@ impl AgentCore {
 
     /// Asks for a turn to read a window of one piece, unless another agent has it.
     fn ask_shared(&mut self, key: FileKey, class: u32, window: Range<u64>) {
-        let request = self.tracker.ask_shared(
-            StorageLocation::Device(key.0),
-            StorageFileId(key.1),
-            ClassId(class),
-            extent(&window),
-        );
+        let wanted = self.request(key, ClassId(class), Operation::Read, extent(&window));
+        let request = self.tracker.ask_shared(wanted);
         self.wanted.insert(request, RequestPurpose::Window(key, window));
     }
 

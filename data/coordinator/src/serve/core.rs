@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use eyas_ioq::{
-    ClientId, Effect, Event, PartSource, Request, RequestId, ServerId, Servers, SharedParts,
+    ClientId, Effect, Event, FileLayout, PartSource, Request, RequestId, ServerId, Servers,
+    SharedParts,
 };
 use eyas_session::Outbox;
 use eyas_wire::Role;
@@ -129,26 +130,8 @@ impl CoordinatorCore {
         let Some(agent) = self.agents.get_mut(&client) else { return };
         match message {
             ToCoordinator::Alive => {}
-            ToCoordinator::Storage(name) => {
-                if name.len() > MAX_NAME_BYTES || agent.storages.len() >= MAX_STORAGES {
-                    tracing::warn!(
-                        ?client,
-                        "an agent names too many storages; its session is closed"
-                    );
-                    return self.gone(client);
-                }
-                let (must_order, shares) = (self.rules.must_order(&name), self.rules.shares(&name));
-                let server = self.server(name);
-                let agent = self.agents.get_mut(&client).expect("the agent is connected");
-                if must_order {
-                    agent.said.push(ToAgent::MustOrder { storage: agent.storages.len() as u32 });
-                }
-                if let Some((is_on, _)) = shares.zip(agent.peers) {
-                    let storage = agent.storages.len() as u32;
-                    agent.said.push(ToAgent::Sharing { storage, is_on });
-                }
-                agent.storages.push(server);
-            }
+            ToCoordinator::Storage(name) => self.named(client, name, false),
+            ToCoordinator::StripedStorage(name) => self.named(client, name, true),
             ToCoordinator::Agent { group, address } => {
                 agent.peers.get_or_insert((group, address));
             }
@@ -160,8 +143,15 @@ impl CoordinatorCore {
                     parts.closed(client, server, file);
                 }
             }
-            ToCoordinator::Ask(wanted) => self.ask(client, wanted),
-            ToCoordinator::AskShared(wanted) => self.ask_shared(client, wanted),
+            ToCoordinator::Ask(wanted) => self.ask(client, wanted, None),
+            ToCoordinator::AskShared(wanted) => self.ask_shared(client, wanted, None),
+            ToCoordinator::AskStriped { request, layout, may_share } => {
+                let layout = Some(layout).filter(FileLayout::is_valid);
+                match may_share {
+                    true => self.ask_shared(client, vec![request], layout),
+                    false => self.ask(client, vec![request], layout),
+                }
+            }
             ToCoordinator::Done { storage, grant, bytes, took_us } => {
                 if let Some(server) = agent.storages.get(storage as usize).copied() {
                     self.handle(Event::Completed {
@@ -194,20 +184,46 @@ impl CoordinatorCore {
         }
     }
 
+    /// An agent names a storage. `is_striped`: its files have layouts.
+    fn named(&mut self, client: ClientId, name: String, is_striped: bool) {
+        let Some(agent) = self.agents.get_mut(&client) else { return };
+        if name.len() > MAX_NAME_BYTES || agent.storages.len() >= MAX_STORAGES {
+            tracing::warn!(?client, "an agent names too many storages; its session is closed");
+            return self.gone(client);
+        }
+        let (must_order, shares) = (self.rules.must_order(&name), self.rules.shares(&name));
+        let server = self.server(name, is_striped);
+        let agent = self.agents.get_mut(&client).expect("the agent is connected");
+        if must_order {
+            agent.said.push(ToAgent::MustOrder { storage: agent.storages.len() as u32 });
+        }
+        if let Some((is_on, _)) = shares.zip(agent.peers) {
+            let storage = agent.storages.len() as u32;
+            agent.said.push(ToAgent::Sharing { storage, is_on });
+        }
+        agent.storages.push(server);
+    }
+
     fn answer(&mut self, client: ClientId, answer: ToAgent) {
         self.agents.get_mut(&client).expect("the agent is connected").said.push(answer);
     }
 
-    fn ask(&mut self, client: ClientId, wanted: Vec<AgentRequest>) {
+    /// Asks for turns; for one, if the layout of its file is known.
+    fn ask(&mut self, client: ClientId, wanted: Vec<AgentRequest>, layout: Option<FileLayout>) {
         let requests =
             wanted.into_iter().filter_map(|wanted| self.request(client, &wanted)).collect();
-        self.queue(client, requests);
+        self.queue(client, requests, layout);
     }
 
     /// Asks for parts of files. A part that another agent of the group reads is not queued.
-    fn ask_shared(&mut self, client: ClientId, wanted: Vec<AgentRequest>) {
+    fn ask_shared(
+        &mut self,
+        client: ClientId,
+        wanted: Vec<AgentRequest>,
+        layout: Option<FileLayout>,
+    ) {
         let Some(agent) = self.agents.get(&client) else { return };
-        let Some((group, _)) = agent.peers else { return self.ask(client, wanted) };
+        let Some((group, _)) = agent.peers else { return self.ask(client, wanted, layout) };
         let now_us = self.now_us();
         let mut requests = Vec::new();
         for wanted in wanted {
@@ -226,7 +242,7 @@ impl CoordinatorCore {
                 None => requests.push((name, request)),
             }
         }
-        self.queue(client, requests);
+        self.queue(client, requests, layout);
     }
 
     /// A request, and the agent's own number for it. A storage that the agent has not named has no
@@ -244,13 +260,26 @@ impl CoordinatorCore {
         Some((request, wanted))
     }
 
-    fn queue(&mut self, client: ClientId, requests: Vec<(u64, Request)>) {
+    fn queue(
+        &mut self,
+        client: ClientId,
+        requests: Vec<(u64, Request)>,
+        layout: Option<FileLayout>,
+    ) {
         let Some(agent) = self.agents.get_mut(&client) else { return };
         for (name, request) in &requests {
             agent.waiting.insert(*name, request.id);
             self.requests.insert(request.id, (client, *name));
         }
-        self.handle(Event::Asked(requests.into_iter().map(|(_, request)| request).collect()));
+        let mut requests: Vec<_> = requests.into_iter().map(|(_, request)| request).collect();
+        match layout {
+            Some(layout) => {
+                if let Some(request) = requests.pop() {
+                    self.handle(Event::AskedStriped { request, layout });
+                }
+            }
+            None => self.handle(Event::Asked(requests)),
+        }
     }
 
     fn gone(&mut self, client: ClientId) {
@@ -326,10 +355,10 @@ impl CoordinatorCore {
     }
 
     /// The server with this storage name.
-    fn server(&mut self, name: String) -> ServerId {
+    fn server(&mut self, name: String, is_striped: bool) -> ServerId {
         let (server, is_new) = self.storages.name(name.clone());
         if is_new {
-            self.rules.serve(&mut self.servers, server, &name);
+            self.rules.serve(&mut self.servers, server, &name, is_striped);
         }
         server
     }

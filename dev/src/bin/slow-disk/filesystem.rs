@@ -2,7 +2,7 @@
 //!
 //! Operations that are missing here are handled by the kernel: locks, holes (it reports none),
 //! copies (by reading and writing). After the first refusal it knows that there are no extended
-//! attributes, and that nothing needs flushing, since every write has been answered.
+//! attributes, unless layouts are told, and that nothing needs flushing, since every write has been answered.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -16,13 +16,14 @@ use std::time::{Duration, SystemTime};
 
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow,
-    WriteFlags,
+    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs, ReplyWrite,
+    ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::{AtFlags, FallocateFlags};
 
 use crate::answers::{Answers, now_ns};
+use crate::layouts::{self, TellableLayout};
 use crate::model::{self, Direction};
 use crate::state::SharedDisk;
 use crate::tree::{Change, Entry, Tree};
@@ -38,6 +39,7 @@ const MAX_BACKGROUND: u16 = 64;
 pub struct SlowFiles {
     tree: Tree,
     disk: SharedDisk,
+    layout: Option<TellableLayout>,
     answers: Answers,
     latency_ns: u64,
     opened: FopenFlags,
@@ -52,8 +54,10 @@ impl SlowFiles {
         disk: SharedDisk,
         latency_us: u64,
         uncached: bool,
+        layout: Option<TellableLayout>,
     ) -> io::Result<Self> {
         Ok(Self {
+            layout,
             tree: Tree::new(source)?,
             disk,
             answers: Answers::new(),
@@ -379,6 +383,33 @@ impl Filesystem for SlowFiles {
     ) {
         self.folders.lock().expect("nobody panics with it").remove(&handle.0);
         reply.ok();
+    }
+
+    fn getxattr(&self, _: &Request, _: INodeNo, name: &OsStr, room: u32, reply: ReplyXattr) {
+        let Some(layout) = self.layout else { return reply.error(Errno::ENOSYS) };
+        match layout.attribute().filter(|_| name == layouts::ATTRIBUTE) {
+            Some(value) if room == 0 => reply.size(value.len() as u32),
+            Some(value) if value.len() > room as usize => reply.error(Errno::ERANGE),
+            Some(value) => reply.data(&value),
+            None => reply.error(Errno::NO_XATTR),
+        }
+    }
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        request: u32,
+        _: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        match self.layout.and_then(|layout| layout.answer(request)) {
+            Some(answer) => reply.ioctl(0, &answer),
+            None => reply.error(Errno::ENOTTY),
+        }
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {

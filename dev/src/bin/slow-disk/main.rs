@@ -25,6 +25,7 @@
 
 mod answers;
 mod filesystem;
+mod layouts;
 mod memory;
 mod model;
 mod state;
@@ -43,6 +44,7 @@ use rustix::mount::UnmountFlags;
 use rustix::process::{Resource, Rlimit};
 
 use crate::filesystem::SlowFiles;
+use crate::layouts::{LayoutsOf, TellableLayout};
 use crate::model::Rates;
 use crate::state::{Costs, MAX_CHANNELS, SharedDisk};
 
@@ -98,6 +100,9 @@ struct Mount {
     /// Files are striped over the channels, in stripes of this many bytes; 0: they are not
     #[arg(long, default_value_t = 0)]
     stripe_bytes: u64,
+    /// Tell how files are striped as this file system does
+    #[arg(long, requires = "stripe_bytes")]
+    layouts: Option<LayoutsOf>,
     /// Megabytes of recently read and written data that the server keeps in memory
     #[arg(long, default_value_t = 0)]
     memory_megabytes: u64,
@@ -146,7 +151,12 @@ fn serve(asked: &Mount) -> io::Result<()> {
     raise_open_files()?;
     // The kernel has already applied the caller's umask.
     rustix::process::umask(Mode::empty());
-    let files = SlowFiles::new(&asked.source, disk, asked.latency_us, asked.uncached)
+    let layout = asked.layouts.map(|told_as| TellableLayout {
+        told_as,
+        servers: asked.channels as u16,
+        stripe_bytes: asked.stripe_bytes as u32,
+    });
+    let files = SlowFiles::new(&asked.source, disk, asked.latency_us, asked.uncached, layout)
         .map_err(|error| named(&asked.source, &error))?;
     let mut config = Config::default();
     config.mount_options =
