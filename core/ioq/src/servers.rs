@@ -50,8 +50,8 @@ impl Servers {
     }
 
     /// Orders requests to this storage from now on, whose files are striped over servers: as their
-    /// layout says if that is known, else alike. Each server has the configuration. The storage gets
-    /// more servers as layouts name them.
+    /// layouts say, or all alike if those are unknown. Each server has the configuration. The
+    /// storage gets more servers when layouts name them.
     ///
     /// # Panics
     /// If the storage is known already.
@@ -62,6 +62,11 @@ impl Servers {
     fn add(&mut self, id: ServerId, storage: OrderedStorage) {
         let before = self.servers.insert(id, storage);
         assert!(before.is_none(), "{id:?} is known already");
+    }
+
+    /// Whether the storage may have several servers.
+    pub fn is_striped(&self, id: ServerId) -> bool {
+        matches!(self.servers.get(&id), Some(OrderedStorage::Striped(_)))
     }
 
     /// Stops ordering requests to this server and forgets what was measured. Returns false, and

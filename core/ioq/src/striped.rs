@@ -1,12 +1,12 @@
 //! A storage whose files are striped over several servers, each with a queue of its own
 //! (io-coordination §5.3).
 //!
-//! A request is divided into a part for each server that has some of its bytes: by the layout of its
-//! file if that is known, else by the striping of the storage. The client makes
-//! one call, which reads all parts at once, so it may proceed as soon as one of them is granted.
-//! The other servers hear of its end with it. Parts of one call should be granted at about the same
-//! time everywhere, which shortest outstanding job first achieves: it orders parts by the size of
-//! the whole call, which is the same number on each server.
+//! A request is divided into a part for each server that has some of its bytes: by the layout of
+//! its file if that is known, else by the striping of the storage. The client makes one call, which
+//! reads all parts at once, so it may proceed as soon as one of them is granted. The other servers
+//! hear of its end with it. Parts of one call should be granted at about the same time everywhere,
+//! which shortest outstanding job first achieves: it orders parts by the size of the whole call,
+//! which is the same number on each server.
 //!
 //! To wait until all parts are granted would leave servers idle, and two calls could wait for each
 //! other.

@@ -17,8 +17,8 @@ pub struct Striping {
     pub stripe_bytes: NonZeroU64,
 }
 
-/// Where the bytes of one file are, as its file system tells it: regions of the file, by offset, each
-/// up to the next one.
+/// Where the bytes of one file are, as its file system tells it: regions of the file, by offset,
+/// each up to the next one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileLayout(pub Vec<StripedRegion>);
 

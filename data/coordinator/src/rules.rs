@@ -22,8 +22,8 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use eyas_ioq::{
-    ClassId, ClassQos, Config, ForeignParameter, POLICIES, Policy, PolicyParameters, ServerId,
-    Servers, Striping,
+    ClassId, ClassQos, Config, ForeignParameter, MAX_SERVERS, POLICIES, Policy, PolicyParameters,
+    ServerId, Servers, Striping,
 };
 use eyas_types::mistake::{line_at, plainly};
 use eyas_types::units;
@@ -37,8 +37,6 @@ const OBJECT_STORE_CONCURRENCY: u32 = 64;
 
 /// Greatest parameter `junction` of a policy: twice the size.
 pub const MAX_JUNCTION_PERCENT: u32 = 100;
-/// Servers that files can be striped over.
-const MAX_SERVERS: u32 = 1024;
 
 /// Least parameter `factor` of a policy.
 pub const MIN_FACTOR: u32 = 2;
@@ -261,12 +259,19 @@ impl Rules {
         is_striped: bool,
     ) {
         let config = self.of(name);
-        let own = self.storages.get(name).and_then(|said| said.stripe);
-        let of_layouts = is_striped.then_some(Striping::ONE_SERVER);
-        match own.or(self.default.stripe).or(of_layouts) {
-            None => servers.serve(server, config),
-            Some(striping) => servers.serve_striped(server, &config, striping),
+        match self.stripe_of(name) {
+            None if is_striped => servers.serve_striped(server, &config, Striping::ONE_SERVER),
+            // With a rule for one server, layouts are ignored.
+            Some(striping) if striping.servers > NonZeroU32::MIN => {
+                servers.serve_striped(server, &config, striping);
+            }
+            _ => servers.serve(server, config),
         }
+    }
+
+    /// How a storage's files are striped, if a rule says so.
+    pub(crate) fn stripe_of(&self, name: &str) -> Option<Striping> {
+        self.storages.get(name).and_then(|said| said.stripe).or(self.default.stripe)
     }
 
     /// Names of the classes.
@@ -575,11 +580,22 @@ mod tests {
 
     #[test]
     fn a_storage_has_as_many_servers_as_its_rule_says() {
-        let rules = rules("default.stripe = '2, 1MiB'\nstorage.three.stripe = '3,64KiB'");
-        for (name, count) in [("three", 3), ("other", 2)] {
+        let rules = rules(
+            "default.stripe = '2, 1MiB'\nstorage.three.stripe = '3,64KiB'\n\
+             storage.one.stripe = '1, 1MiB'",
+        );
+        for (name, count) in [("three", 3), ("other", 2), ("one", 1)] {
+            for has_layouts in [false, true] {
+                let mut servers = Servers::new();
+                rules.serve(&mut servers, ServerId(0), name, has_layouts);
+                assert_eq!(servers.stats(ServerId(0)).len(), count, "{name}");
+                assert_eq!(servers.is_striped(ServerId(0)), count > 1, "{name}");
+            }
+        }
+        for has_layouts in [false, true] {
             let mut servers = Servers::new();
-            rules.serve(&mut servers, ServerId(0), name, false);
-            assert_eq!(servers.stats(ServerId(0)).len(), count, "{name}");
+            Rules::default().serve(&mut servers, ServerId(0), "without a rule", has_layouts);
+            assert_eq!(servers.is_striped(ServerId(0)), has_layouts);
         }
         let by = StorageRules { stripe: parse_stripe("5, 1KiB").ok(), ..StorageRules::default() };
         let mut servers = Servers::new();

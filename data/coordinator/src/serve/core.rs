@@ -357,7 +357,13 @@ impl CoordinatorCore {
     /// The server with this storage name.
     fn server(&mut self, name: String, is_striped: bool) -> ServerId {
         let (server, is_new) = self.storages.name(name.clone());
-        if is_new {
+        // Programs that know no layouts, such as executors, may have named the storage first.
+        let becomes_striped = !is_new
+            && is_striped
+            && self.rules.stripe_of(&name).is_none()
+            && !self.servers.is_striped(server)
+            && self.servers.forget(server);
+        if is_new || becomes_striped {
             self.rules.serve(&mut self.servers, server, &name, is_striped);
         }
         server

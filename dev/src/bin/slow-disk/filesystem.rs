@@ -2,7 +2,8 @@
 //!
 //! Operations that are missing here are handled by the kernel: locks, holes (it reports none),
 //! copies (by reading and writing). After the first refusal it knows that there are no extended
-//! attributes, unless layouts are told, and that nothing needs flushing, since every write has been answered.
+//! attributes, unless layouts are told, and that nothing needs flushing, since every write has been
+//! answered.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

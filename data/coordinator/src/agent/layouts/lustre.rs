@@ -13,8 +13,8 @@
 //! | --- | --- | --- |
 //! | 0 | 4 | magic number |
 //! | 14 | 2 | number of components |
-//! | 32 | 48 each | components: flags at 4, first byte and end of the file's bytes at 8 and 16, place |
-//! | | | and size of the plain layout at 24 and 28 |
+//! | 32 | 48 each | components: flags at 4, their bytes of the file from 8 to 16, and place and |
+//! | | | size of their plain layout at 24 and 28 |
 
 use std::path::PathBuf;
 
