@@ -196,7 +196,11 @@ def main() -> None:
         tempfile.TemporaryDirectory() as outside,
     ):
         place, ordered = Path(name), Path(outside)
-        environment = {**os.environ, "EYAS_HOME": str(place / "home")}
+        # The agent of the ordered mount ends by itself.
+        runtime = place / "run"
+        runtime.mkdir(mode=0o700)
+        homes = {"EYAS_HOME": str(place / "home"), "XDG_RUNTIME_DIR": str(runtime)}
+        environment = {**os.environ, **homes}
 
         def call(*words: str) -> None:
             subprocess.run(
