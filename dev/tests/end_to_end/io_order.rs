@@ -219,6 +219,7 @@ fn with_a_call_that_was_left(how: &str) {
     let home = Home::new();
     let Some(disk) = SlowDisk::new(&home).filter(|_| can_use(&["gcc"])) else { return };
     sparse(&disk, "long", 256);
+    sparse(&disk, "short", 1);
     let node = disk.mount("one", &["--seek-ms", "1", "--megabytes-per-second", "8"]);
     let rules = home.write("rules.toml", "default.lease = '1h'");
     let order = Order::new(home, &["--rules", rules.to_str().unwrap()]);
@@ -227,13 +228,16 @@ fn with_a_call_that_was_left(how: &str) {
     let compiled =
         Command::new("gcc").args(["-O2", "-o"]).arg(&program).args([source, "-lpthread"]).status();
     assert!(compiled.unwrap().success());
+    order.wait_until_ordered("n1", &node.path("short"));
+    let grants = || order.status()["storages"][0]["grants"].as_u64();
+    let before = grants();
     let words = ["--", program.to_str().unwrap(), how, node.path("long").to_str().unwrap()]
         .map(str::to_owned);
     let mut command = order.command("n1", &words.each_ref().map(String::as_str));
     let mut program = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     program.stdout.take().expect("piped").read_to_end(&mut Vec::new()).unwrap();
     wait_until("its turn has ended", || order.status()["storages"][0]["outstanding"] == 0);
-    assert!(order.status()["storages"][0]["grants"].as_u64() > Some(0), "it has asked");
+    assert!(grants() > before, "it has asked");
     drop(program.stdin.take());
     assert!(program.wait().unwrap().success());
 }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{CommandOutput, Home, signal, wait_until, wait_until_ready};
+use super::{CommandOutput, Home, finish, signal, wait_until, wait_until_ready};
 
 /// A coordinator, and the agents that programs start. They end with it.
 pub struct Order {
@@ -83,6 +83,16 @@ impl Order {
     pub fn wait_for_requests(&self) {
         let before = self.requests();
         wait_until("programs ask", || self.requests() > before + 2);
+    }
+
+    /// Waits until the agent of a node has reached the coordinator, and programs that read this file
+    /// wait for their turns. Before, they go ahead.
+    #[track_caller]
+    pub fn wait_until_ordered(&self, node: &str, file: &Path) {
+        wait_until("programs are ordered", || {
+            finish(self.reader(node, &["--always"], file, 1)).exits(0);
+            self.requests() > 0
+        });
     }
 
     pub fn agents(&self) -> Vec<u32> {
