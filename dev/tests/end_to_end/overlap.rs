@@ -23,8 +23,8 @@ fn processes(home: &Home, name: &str) -> Vec<u32> {
     })
 }
 
-/// Whether a process is stopped, or waits without a signal's reaching it: a shell that has just made
-/// a child by `vfork` waits for it, also if the child is stopped.
+/// Whether a process is stopped, or waits and no signal reaches it: a shell that has just made a
+/// child by `vfork` waits for it, also if the child is stopped.
 fn is_stopped(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['T', 'D']))

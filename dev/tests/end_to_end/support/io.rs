@@ -85,8 +85,8 @@ impl Order {
         wait_until("programs ask", || self.requests() > before + 2);
     }
 
-    /// Waits until the agent of a node has reached the coordinator, and programs that read this file
-    /// wait for their turns. Before, they go ahead.
+    /// Waits until the agent of a node has reached the coordinator, and programs that read this
+    /// file wait for their turns. Before, they go ahead.
     #[track_caller]
     pub fn wait_until_ordered(&self, node: &str, file: &Path) {
         wait_until("programs are ordered", || {
