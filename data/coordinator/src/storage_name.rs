@@ -32,6 +32,13 @@ pub(crate) fn is_ordered_below(device: u64) -> bool {
     mount(&mounts, &number(device)).is_some_and(|(kind, _)| kind == ORDERED)
 }
 
+/// Type of the file system on a device, without the prefix of those in user space.
+pub(crate) fn file_system(device: u64) -> Option<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let (kind, _) = mount(&mounts, &number(device))?;
+    Some(kind.strip_prefix("fuse.").unwrap_or(kind).to_owned())
+}
+
 /// Name of a storage, the same on all nodes that share it.
 pub(crate) fn shared_name(location: &StorageLocation) -> String {
     match location {

@@ -89,7 +89,7 @@ fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
         RequestBody::Derive { .. } | RequestBody::Cut(_) => false,
         // The executor tells its tasks.
         RequestBody::StoreFolder => false,
-        // Accounts are those of clients with keys.
+        // Only clients with keys open and release accounts.
         RequestBody::OpenMemory(_) | RequestBody::ReleaseMemory { .. } => false,
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! A client opens an *account* on all nodes, and passes its number on to those that read chunks.
 //! When such a reader opens a chunk of the node on its machine, it asks the node to keep the chunk
-//! in memory. What a node keeps stays until the client releases the account, or has not renewed it
-//! for [`MEMORY_TERM`](crate::protocol::MEMORY_TERM).
+//! in memory. The chunk stays there until the client releases the account, or does not renew it for
+//! [`MEMORY_TERM`](crate::protocol::MEMORY_TERM).
 
 use std::sync::Arc;
 use std::time::Duration;

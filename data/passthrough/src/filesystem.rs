@@ -1,8 +1,8 @@
 //! Answers to the kernel's requests: each is that of the same call on the underlying entry.
 //!
-//! What is missing here is done by the kernel: locks, which are local to the mount, and copies
-//! within it, which become reads and writes. Each thread of the session takes a request and answers
-//! it, so a read that waits for its turn holds up no other while there are threads.
+//! The kernel carries out by itself what is missing here: locks, which hold within the mount, and
+//! copies within it, which it reads and writes. Each thread of the session takes a request and
+//! answers it, so a read that waits for its turn holds up no other while there are threads.
 
 use std::ffi::OsStr;
 use std::io;

@@ -15,7 +15,7 @@ pub(crate) struct PassedHandles<T> {
     next: AtomicU64,
 }
 
-/// What is open, and its entry, which so keeps its descriptor.
+/// Open files or folders, each with its entry, whose descriptor stays open as long.
 type HandleTable<T> = HashMap<u64, (Arc<T>, PassedNode)>;
 
 impl<T> PassedHandles<T> {

@@ -2,9 +2,9 @@
 //! the folder's content, and their reads and writes are ordered.
 //!
 //! This crate orders nothing itself. Its process runs under the library of `eyas io run`, which
-//! intercepts functions of the C library. So all reads, writes, syncs and closes of content go
-//! through the C library: they are those of Rust's `std`. Calls by `rustix` bypass it, and are used
-//! for all else.
+//! intercepts functions of the C library. So this crate reads, writes, syncs and closes content
+//! with Rust's `std`, which calls the C library. For everything else it uses `rustix`, which does
+//! not.
 //!
 //! | part | file | has |
 //! | --- | --- | --- |

@@ -326,7 +326,7 @@ fn a_static_folder_is_looked_up_once() {
     // What others change is not seen.
     shell(&folder, "echo newer > d/f && echo new > new && echo new > d/h && rm d/g").exits(0);
     assert_eq!(shell(&place, look).exits(0).stdout, found);
-    // What is changed through the mount is.
+    // What programs change through the mount is seen.
     shell(&place, "echo newest > d/i && echo new > other && mv d/f d/k && rm d/h").exits(0);
     let found = shell(&place, "cat d/i d/k other && ls d").exits(0).stdout;
     assert_eq!(found, "newest\nnewer\nnew\ni\nk\n");

@@ -25,8 +25,8 @@ pub(super) struct StorageBypasses {
 
 struct StorageBypass {
     bypass: Bypass,
-    /// Whether it is a mount whose server orders all requests. To order them here, too, would hold
-    /// up the server's requests behind those that wait for the server.
+    /// Whether it is a mount whose server orders all requests. If they were ordered here, too,
+    /// requests that wait for the server would hold up the server's own.
     is_ordered_below: bool,
     looked: Instant,
     /// Index on the board, if the storage is bypassed.

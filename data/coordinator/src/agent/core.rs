@@ -290,8 +290,7 @@ impl AgentCore {
     fn order(&mut self, index: usize, ask: SeatRequest) {
         let key = (ask.device, ask.inode);
         let bytes = ask.offset..ask.offset + ask.length;
-        self.layouts.look_up(key, ask.process);
-        if self.layouts.are_told_by(ask.device) {
+        if self.layouts.look_up(key, ask.process) {
             self.tracker.set_striped(StorageLocation::Device(ask.device));
         }
         match ask.kind {

@@ -1,7 +1,8 @@
 //! Layouts of the files that programs have open, on storages that stripe files over servers.
 //!
 //! A layout is looked up with the first request for a file, by the descriptor that the program has
-//! of it. A storage whose first file has no layout is not asked again.
+//! of it, and only on file systems that are known to tell layouts: the agent must not wait for
+//! others.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,12 +13,12 @@ use std::sync::Arc;
 use eyas_ioq::FileLayout;
 
 use super::read_ahead::FileKey;
+use crate::storage_name::file_system;
 
 mod beegfs;
 mod lustre;
 
-/// Storages and files whose layouts are remembered. Beyond that, all are forgotten, and looked up
-/// again.
+/// Storages, and files, that are remembered. Beyond that, all are forgotten, and looked up again.
 const MAX_REMEMBERED: usize = 1 << 14;
 /// Descriptors of a program among which a file is sought.
 const MAX_SOUGHT: usize = 1 << 12;
@@ -33,40 +34,25 @@ pub(super) struct FileLayouts {
 }
 
 impl FileLayouts {
-    /// Looks up the layout of a file that a process has open, unless it is known.
-    pub fn look_up(&mut self, key: FileKey, process: u32) {
-        if matches!(self.storages.get(&key.0), Some(None)) || self.files.contains_key(&key) {
-            return;
-        }
-        // It may have closed the file meanwhile.
-        let Some(path) = path_of(key, process) else { return };
+    /// Looks up the layout of a file that a process has open, unless that was done already. Returns
+    /// whether the storage tells layouts.
+    pub fn look_up(&mut self, key: FileKey, process: u32) -> bool {
         if self.files.len() >= MAX_REMEMBERED || self.storages.len() >= MAX_REMEMBERED {
             *self = FileLayouts::default();
         }
-        let readers: &[ReadLayout] = match self.storages.get(&key.0) {
-            Some(Some(reader)) => &[*reader],
-            _ => &[lustre::read, beegfs::read],
-        };
-        let mut found = None;
-        for reader in readers {
-            found = reader(&path).filter(FileLayout::is_valid);
-            if found.is_some() {
-                self.storages.insert(key.0, Some(*reader));
-                break;
-            }
-        }
-        self.storages.entry(key.0).or_insert(None);
-        self.files.insert(key, found.map(Arc::new));
+        let reader = *self.storages.entry(key.0).or_insert_with(|| reader_of(key.0));
+        let Some(reader) = reader else { return false };
+        self.files.entry(key).or_insert_with(|| {
+            // The process may have closed the file meanwhile.
+            let layout = reader(&path_of(key, process)?)?;
+            layout.is_valid().then(|| Arc::new(layout))
+        });
+        true
     }
 
     /// Layout of a file, if it is known.
     pub fn known(&self, key: FileKey) -> Option<Arc<FileLayout>> {
         self.files.get(&key).cloned().flatten()
-    }
-
-    /// Whether the storage stripes files.
-    pub fn are_told_by(&self, device: u64) -> bool {
-        matches!(self.storages.get(&device), Some(Some(_)))
     }
 
     /// A program has closed a file, whose layout may change before it is opened again.
@@ -75,12 +61,36 @@ impl FileLayouts {
     }
 }
 
+/// How the file system on a device tells layouts.
+fn reader_of(device: u64) -> Option<ReadLayout> {
+    match file_system(device)?.as_str() {
+        "lustre" => Some(lustre::read),
+        "beegfs" => Some(beegfs::read),
+        _ => None,
+    }
+}
+
 /// A path to a file that a process has open.
 fn path_of((device, inode): FileKey, process: u32) -> Option<PathBuf> {
-    let descriptors = fs::read_dir(format!("/proc/{process}/fd")).ok()?;
-    descriptors.flatten().take(MAX_SOUGHT).map(|descriptor| descriptor.path()).find(|path| {
-        fs::metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == (device, inode))
+    let process = PathBuf::from(format!("/proc/{process}"));
+    let descriptors = fs::read_dir(process.join("fd")).ok()?;
+    descriptors.flatten().take(MAX_SOUGHT).find_map(|descriptor| {
+        // Before the file itself is looked at, which may be on a storage that does not answer.
+        let told = fs::read_to_string(process.join("fdinfo").join(descriptor.file_name()));
+        if told.is_ok_and(|told| is_another(&told, inode)) {
+            return None;
+        }
+        let path = descriptor.path();
+        let found = fs::metadata(&path).ok()?;
+        ((found.dev(), found.ino()) == (device, inode)).then_some(path)
     })
+}
+
+/// Whether the kernel says that a descriptor is of a file with another number, which it says since
+/// Linux 5.14.
+fn is_another(told: &str, inode: u64) -> bool {
+    let number = told.lines().find_map(|line| line.strip_prefix("ino:"));
+    number.is_some_and(|number| number.trim() != inode.to_string())
 }
 
 #[cfg(test)]
@@ -92,13 +102,32 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let found = file.metadata().unwrap();
         let key = (found.dev(), found.ino());
-        let process = std::process::id();
-        assert_eq!(fs::metadata(path_of(key, process).unwrap()).unwrap().ino(), key.1);
         let mut layouts = FileLayouts::default();
-        layouts.look_up((key.0, u64::MAX), process);
-        assert!(layouts.storages.is_empty(), "the file is not open, so nothing is known");
-        layouts.look_up(key, process);
+        assert!(!layouts.look_up(key, std::process::id()));
         assert_eq!(layouts.known(key), None);
-        assert!(!layouts.are_told_by(key.0) && layouts.storages.len() == 1);
+    }
+
+    #[test]
+    fn a_file_is_found_among_the_descriptors_of_a_process() {
+        let file = tempfile::tempfile().unwrap();
+        let found = file.metadata().unwrap();
+        let process = std::process::id();
+        let path = path_of((found.dev(), found.ino()), process).unwrap();
+        assert_eq!(fs::metadata(path).unwrap().ino(), found.ino());
+        assert_eq!(path_of((found.dev(), u64::MAX), process), None);
+        assert!(is_another("pos:\t0\nflags:\t0\nmnt_id:\t29\nino:\t12\n", 1));
+        assert!(!is_another("pos:\t0\nino:\t12\n", 12));
+        assert!(!is_another("pos:\t0\n", 12), "an older kernel");
+    }
+
+    #[test]
+    fn a_file_is_looked_up_once_until_it_is_closed() {
+        let mut layouts = FileLayouts::default();
+        layouts.storages.insert(7, Some(|_| panic!("the file is not open")));
+        let key = (7, u64::MAX);
+        assert!(layouts.look_up(key, std::process::id()));
+        assert!(layouts.files.contains_key(&key));
+        layouts.closed(key);
+        assert!(layouts.files.is_empty());
     }
 }

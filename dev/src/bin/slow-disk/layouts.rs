@@ -29,6 +29,14 @@ pub struct TellableLayout {
 }
 
 impl TellableLayout {
+    /// Type of the mount in lists of mounts, after `fuse.`.
+    pub fn file_system(self) -> &'static str {
+        match self.told_as {
+            LayoutsOf::Lustre => "lustre",
+            LayoutsOf::Beegfs => "beegfs",
+        }
+    }
+
     /// Value of the extended attribute: a plain layout of version 1.
     pub fn attribute(self) -> Option<Vec<u8>> {
         if self.told_as != LayoutsOf::Lustre {
@@ -37,7 +45,7 @@ impl TellableLayout {
         let mut bytes = Vec::new();
         bytes.extend(0x0bd1_0bd0_u32.to_ne_bytes());
         bytes.extend(1_u32.to_ne_bytes());
-        // Number of the object, which nobody reads here.
+        // The number of the object, which eyas does not read.
         bytes.extend([0; 16]);
         bytes.extend(self.stripe_bytes.to_ne_bytes());
         bytes.extend(self.servers.to_ne_bytes());

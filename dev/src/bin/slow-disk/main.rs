@@ -161,6 +161,9 @@ fn serve(asked: &Mount) -> io::Result<()> {
     let mut config = Config::default();
     config.mount_options =
         vec![MountOption::FSName("slow-disk".into()), MountOption::DefaultPermissions];
+    if let Some(layout) = layout {
+        config.mount_options.push(MountOption::CUSTOM(format!("subtype={}", layout.file_system())));
+    }
     config.acl = SessionACL::All;
     let mountpoint =
         fs::canonicalize(&asked.mountpoint).map_err(|error| named(&asked.mountpoint, &error))?;

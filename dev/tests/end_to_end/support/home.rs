@@ -193,6 +193,17 @@ impl Home {
         let left = self.temporary();
         assert!(left.is_empty(), "temporary files are left: {:?}", all_below(&left));
     }
+
+    /// Detaches what is mounted below, which a test may drop after its home, so that the folder can
+    /// be removed.
+    fn detach_mounts(&self) {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let place = |mount: &str| Some(PathBuf::from(mount.split(' ').nth(4)?));
+        let below = self.path("");
+        for place in mounts.lines().filter_map(place).filter(|place| place.starts_with(&below)) {
+            let _ = rustix::mount::unmount(&place, rustix::mount::UnmountFlags::DETACH);
+        }
+    }
 }
 
 impl Drop for Home {
@@ -203,10 +214,11 @@ impl Drop for Home {
                 processes.iter().for_each(|(process, _)| process::signal(*process, Signal::KILL));
             }
             eprintln!("{}", fs::read_to_string(self.path("log")).unwrap_or_default());
-            return;
+            return self.detach_mounts();
         }
         self.wait_until_empty();
         self.check_journals();
+        self.detach_mounts();
     }
 }
 

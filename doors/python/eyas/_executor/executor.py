@@ -547,8 +547,8 @@ class Executor(SeenExecutor):
         """Keep chunks of files in memory from one :meth:`map_blocks` to the next, up to ``limit``
         on each node: bytes, or a text such as ``"2GB"``.
 
-        Nodes have memory for it if they were started with ``--dfs-memory``; those of :func:`local`,
-        with ``files_memory``.
+        Start nodes with ``--dfs-memory``, and clusters of :func:`local` with ``files_memory``.
+        Other nodes keep no chunks in memory.
 
         >>> with executor.chunk_memory("2GB") as memory:
         ...     for number in range(10):
