@@ -233,7 +233,12 @@ impl From<EncodedTemplate> for TaskTemplate {
         } = encoded;
         let (preparations, env): (Vec<_>, Vec<_>) =
             env.into_iter().partition(|(name, _)| name.is_empty());
-        let preparations = preparations.into_iter().map(|(_, command)| command.written()).collect();
+        let text = |part| match part {
+            TemplatePart::Literal(text) => Some(text),
+            _ => None,
+        };
+        let line = |(_, command): (_, Template)| command.0.into_iter().find_map(text);
+        let preparations = preparations.into_iter().filter_map(line).collect();
         TaskTemplate {
             id,
             program,
@@ -308,8 +313,8 @@ pub enum InputFrom {
         /// Index of the output in the template of that task.
         output: u16,
     },
-    /// A part of an object, or what else the task reads of it. The whole object is in the node's
-    /// store, and the sandbox has a copy of the part.
+    /// A part of an object, its content or a folder that is made of it. The whole object is in the
+    /// node's store, and the sandbox has a copy of the part.
     Part {
         /// Index in the job's list of objects.
         object: u32,
@@ -356,9 +361,9 @@ impl InputFrom {
     }
 }
 
-/// What a task reads of a file, if it does not read the file as it is. `u64::MAX` as the end stands
-/// for the end of the file. [All](Self::ALL) bytes are a private copy of the file, which the task
-/// may write.
+/// What a task reads in place of a file: a part of it, its content if it is compressed, or a folder
+/// that is made of it. `u64::MAX` as the end stands for the end of the file. [All](Self::ALL) bytes
+/// are a private copy of the file, which the task may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PartOfFile {
     /// A range of bytes.
@@ -388,6 +393,11 @@ pub enum PartOfFile {
 }
 
 impl PartOfFile {
+    /// Whether it is some of the bytes or records of the file, or a copy of all.
+    pub fn is_range(self) -> bool {
+        matches!(self, PartOfFile::Bytes { .. } | PartOfFile::Records { .. })
+    }
+
     /// The whole file: the sandbox has a copy of it, and not a link to the store.
     pub const ALL: PartOfFile = PartOfFile::Bytes { first: 0, end: u64::MAX };
 }
@@ -613,6 +623,18 @@ mod tests {
             assert_eq!(DeliverWhen::of_word(word.as_bytes()), Some(when));
         }
         assert_eq!(DeliverWhen::of_word(b"on_failure"), None);
+    }
+
+    #[test]
+    fn preparations_are_written_with_the_variables_and_read_again() {
+        let mut template = TaskTemplate::new(Program::Noop);
+        template.env = vec![("A".into(), Template::parse("{1}"))];
+        template.preparations =
+            [r"xargs -I{} x {in} {out} \{}", "", "{.} {#}"].map(Name::from).into();
+        for _ in 0..2 {
+            let bytes = postcard::to_allocvec(&template).unwrap();
+            assert_eq!(postcard::from_bytes::<TaskTemplate>(&bytes).unwrap(), template);
+        }
     }
 
     #[test]

@@ -256,12 +256,13 @@ impl ExecutorCore {
         }
     }
 
-    /// Reports to the node what the store held when the session began.
+    /// Reports to the node what the store held when the session began, and the folders that were
+    /// prepared in an earlier session.
     pub fn found(&mut self, held: &[(ObjectId, u64)]) {
         self.measure_disk();
-        self.events.extend(
-            held.iter().map(|(object, size)| Event::Found { object: *object, size_bytes: *size }),
-        );
+        let prepared = self.runner.prepared.sizes();
+        let found = held.iter().copied().chain(prepared);
+        self.events.extend(found.map(|(object, size_bytes)| Event::Found { object, size_bytes }));
         self.settle();
     }
 

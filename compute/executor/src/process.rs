@@ -122,6 +122,8 @@ struct WantedState {
     /// Whether the task is another executor's from now on, or will be.
     abandoned: bool,
     suspended: bool,
+    /// Whether the task makes what other tasks wait for, and so is not suspended.
+    makes: bool,
     /// Whether processors that the task has lent are its again.
     granted: bool,
 }
@@ -198,6 +200,12 @@ impl ProcessControl {
         self.wake();
     }
 
+    /// While the task makes what other tasks wait for, its processes are not stopped.
+    pub fn set_making(&self, makes: bool) {
+        self.lock().makes = makes;
+        self.wake();
+    }
+
     /// Tells the task that it has the processors again that it has lent.
     pub fn grant(&self) {
         self.lock().granted = true;
@@ -226,7 +234,8 @@ impl ProcessControl {
     fn wanted(&self) -> WantedState {
         // Fails only if there was no call of `wake`.
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
-        *self.lock()
+        let wanted = *self.lock();
+        WantedState { suspended: wanted.suspended && !wanted.makes, ..wanted }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, WantedState> {

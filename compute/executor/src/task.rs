@@ -172,6 +172,8 @@ pub(crate) struct StoreChanges {
     pub kept: Vec<(ObjectId, u64)>,
     /// Bytes that the task had written when it found the disk of the store full.
     pub out_of_disk: Option<u64>,
+    /// Of these, bytes of what it was making of an input.
+    pub made_bytes: u64,
 }
 
 /// A program that was just stored may still be open for writing in another thread's child, between
@@ -258,7 +260,8 @@ impl TaskRunner {
                 {
                     outcome.status = status;
                 }
-                changes.out_of_disk = self.out_of_disk(&outcome.status, &folders);
+                let written = self.out_of_disk(&outcome.status, &folders);
+                changes.out_of_disk = written.map(|bytes| bytes + changes.made_bytes);
                 RunProgress::Ended(TaskEnd { outcome, changes })
             }
         };
@@ -375,8 +378,7 @@ impl TaskRunner {
         if worker.is_none() || !run.needs_no_files() {
             folders.sandbox = self.sandbox(run, &mut slot.spare)?;
         }
-        let (sandbox, missing) = (folders.sandbox.as_mut(), &mut changes.missing);
-        let staged = self.stage(run, sandbox, &mut slot.groups, missing)?;
+        let staged = self.stage(run, folders.sandbox.as_mut(), &mut slot.groups, changes)?;
         folders.lists = self.list_inputs(run, &staged)?;
         let sandbox = folders.sandbox.as_ref();
         let with = Expansion {
@@ -493,7 +495,7 @@ impl TaskRunner {
     /// changed.
     fn find_damaged(&self, run: &TaskRun, changes: &mut StoreChanges) -> bool {
         let mut is_damaged = false;
-        let contents = run.task.contents();
+        let contents = run.task.contents().filter(|content| self.store.contains(*content));
         for object in run.task.objects.iter().copied().chain(contents) {
             let seal = self.store.verify_seal(object);
             if seal != Seal::Intact {

@@ -37,15 +37,15 @@ impl ObjectStore {
         })
     }
 
-    /// Makes a file the object with this id, as [`adopt`](Self::adopt) does. All may read it.
-    /// Returns its size.
+    /// Makes a file the object with this id and mode, as [`adopt`](Self::adopt) does. Returns its
+    /// size.
     ///
     /// # Errors
     /// As for `adopt`.
-    pub fn adopt_as(&self, path: &Path, id: ObjectId) -> Result<u64, StoreError> {
+    pub fn adopt_as(&self, path: &Path, id: ObjectId, mode: FileMode) -> Result<u64, StoreError> {
         self.adopt_file(path, |entry| {
             let size_bytes = entry.size_bytes;
-            (id, IndexEntry { mode: FileMode::READABLE, ..entry }, size_bytes)
+            (id, IndexEntry { mode, ..entry }, size_bytes)
         })
     }
 

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
 
 use bzip2::bufread::MultiBzDecoder;
 use eyas_types::units::format_bytes;
@@ -112,24 +113,32 @@ pub fn decompressed_name(name: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Writes the content of a compressed file, of at most `max_bytes`, and returns its size. A file
-/// that is not compressed is written as it is, unless its `name` says that it is compressed.
+/// How a file of this name is compressed; `None` if it is not.
+///
+/// # Errors
+/// If only its name says that it is, or if it cannot be read.
+pub fn compression_of(file: &File, name: &[u8]) -> Result<Option<Compression>, DecompressError> {
+    let mut beginning = [0; 8];
+    let read = file.read_at(&mut beginning, 0).map_err(DecompressError::Read)?;
+    match Compression::of(&beginning[..read]) {
+        None if decompressed_name(name).is_some() => Err(DecompressError::NotCompressed),
+        found => Ok(found),
+    }
+}
+
+/// Writes the content of a compressed file, of at most `max_bytes`, and returns its size.
 /// `may_continue` is asked after each part of the content, and told the bytes so far.
 ///
 /// # Errors
 /// If the file is damaged, or the content larger than that; if the disk fails.
 pub fn decompress(
     file: File,
-    name: &[u8],
+    how: Compression,
     into: &mut impl Write,
     max_bytes: u64,
     mut may_continue: impl FnMut(u64) -> Result<(), DecompressError>,
 ) -> Result<u64, DecompressError> {
     let mut file = SourceFile { file: BufReader::with_capacity(BUFFER_BYTES, file), failed: None };
-    let how = Compression::of(file.fill_buf().map_err(DecompressError::Read)?);
-    if how.is_none() && decompressed_name(name).is_some() {
-        return Err(DecompressError::NotCompressed);
-    }
     let mut written = 0;
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut content = content_of(how, &mut file);
@@ -148,26 +157,22 @@ pub fn decompress(
         may_continue(written)?;
     };
     drop(content);
-    Err(match (file.failed, how) {
-        (Some(failed), _) => DecompressError::Read(failed),
-        (None, Some(how)) => {
-            let reason = match failure.kind() {
-                io::ErrorKind::UnexpectedEof => "it ends early".to_owned(),
-                _ => failure.to_string(),
-            };
-            DecompressError::Damaged { how: how.name(), reason }
-        }
-        (None, None) => DecompressError::Read(failure),
-    })
+    if let Some(failed) = file.failed {
+        return Err(DecompressError::Read(failed));
+    }
+    let reason = match failure.kind() {
+        io::ErrorKind::UnexpectedEof => "it ends early".to_owned(),
+        _ => failure.to_string(),
+    };
+    Err(DecompressError::Damaged { how: how.name(), reason })
 }
 
-fn content_of(how: Option<Compression>, file: &mut SourceFile) -> Box<dyn Read + '_> {
+fn content_of(how: Compression, file: &mut SourceFile) -> Box<dyn Read + '_> {
     match how {
-        None => Box::new(file),
-        Some(Compression::Gzip) => Box::new(GzipMembers(Some(GzDecoder::new(file)))),
-        Some(Compression::Bzip2) => Box::new(MultiBzDecoder::new(file)),
-        Some(Compression::Xz) => Box::new(XzReader::new_mem_limit(file, true, MAX_XZ_KIB)),
-        Some(Compression::Zstd) => {
+        Compression::Gzip => Box::new(GzipMembers(Some(GzDecoder::new(file)))),
+        Compression::Bzip2 => Box::new(MultiBzDecoder::new(file)),
+        Compression::Xz => Box::new(XzReader::new_mem_limit(file, true, MAX_XZ_KIB)),
+        Compression::Zstd => {
             let mut decoder = FrameDecoder::new();
             decoder.set_max_window_size(MAX_WINDOW_BYTES);
             Box::new(ZstdFrames { file, decoder, is_in_frame: false })
@@ -351,8 +356,9 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
         std::io::Seek::rewind(&mut file).unwrap();
+        let Some(how) = compression_of(&file, name.as_bytes())? else { return Ok(bytes.into()) };
         let mut into = Vec::new();
-        decompress(file, name.as_bytes(), &mut into, most, |_| Ok(()))
+        decompress(file, how, &mut into, most, |_| Ok(()))
             .inspect(|size| assert_eq!(*size, into.len() as u64))?;
         Ok(into)
     }

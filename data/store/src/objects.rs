@@ -228,6 +228,11 @@ impl ObjectStore {
         self.presence(id) != Presence::Absent
     }
 
+    /// Size of an object, if it is here. Microseconds.
+    pub fn size_of(&self, id: ObjectId) -> Option<u64> {
+        self.index().get(id).map(|entry| entry.size_bytes)
+    }
+
     /// The objects in the store with their sizes, in no particular order.
     pub fn ids(&self) -> Vec<(ObjectId, u64)> {
         self.index().ids().collect()

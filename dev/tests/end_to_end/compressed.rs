@@ -1,6 +1,7 @@
 //! What nodes make of inputs, once each, and tasks read: the content of compressed files, and
 //! folders that commands make.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -52,6 +53,11 @@ fn tasks_read_the_content_under_its_name() {
     let twice: Vec<_> = expected.iter().map(|line| format!("{line}{line}index\n")).collect();
     let script = ["sh", "-c", "ls *.txt; cat $1 db/index", "sh", "{}"];
     assert_eq!(run(&["--sandbox", "-i", "db/index.gz"], &script), twice.concat());
+    // A program that is not compressed stays what it is.
+    let tool = home.write("tool.sh", "#!/bin/sh\ncat $1\n");
+    std::fs::set_permissions(&tool, PermissionsExt::from_mode(0o755)).unwrap();
+    let tool = ["--sandbox", "-i", "tool.sh"];
+    assert_eq!(run(&tool, &["./tool.sh", "{}"]), expected.concat());
     // Of one input alone.
     let words = ["run", "--report", "none", "-i", "db/index.gz,decompress", "-i", "in/gzip.txt.gz"];
     let command = ["--sandbox", "--", "sh", "-c", "cat db/index; gzip -dc in/gzip.txt.gz"];
@@ -115,7 +121,10 @@ fn a_file_that_cannot_be_decompressed_fails_its_tasks_and_says_why() {
         "[[task]]\ncommand = ['cat', '{input:1}']\n\
          inputs = [{ path = 'cut.gz', decompress = true, range = '0-5' }]\n",
     );
-    let says = ["with `range` or `records` cannot have `decompress`"];
+    let says = ["a part of a file", "cannot have `decompress` or `with`"];
+    home.eyas(&["submit", "--dry-run", "job.toml"]).exits(1).says(&says);
+    let text = home.read("job.toml").replace(", decompress = true", "");
+    home.write("job.toml", text.replace("command", "decompress = true\ncommand"));
     home.eyas(&["submit", "--dry-run", "job.toml"]).exits(1).says(&says);
 }
 
@@ -215,6 +224,15 @@ fn a_preparation_that_fails_fails_its_tasks_and_says_why() {
     run(&["-i", "db.tar,with=tar xf {in} -C {out}"]).exits(1).says(&says);
     let says = ["needs {in} and {out}"];
     run(&["-i", "db.tar,with=tar xf {in}"]).exits(1).says(&says);
+    let says = ["has {in} or {out} in quotes"];
+    run(&["-i", "db.tar,with=cp '{in}' {out}"]).exits(1).says(&says);
+    // What is not in the folder stays as it is.
+    home.write("shared/file", "");
+    let shared = home.work().join("shared");
+    let with = format!("db.tar,with=rmdir {{out}}; ln -s {} {{out}}; : {{in}}", shared.display());
+    run(&["-i", &with]).exits(1).says(&["the command has replaced the folder {out}"]);
+    let mode = std::fs::metadata(shared.join("file")).unwrap().permissions().mode();
+    assert_ne!(mode & 0o200, 0, "{mode:o}");
     let timed = ["--timeout", "300ms", "-i", "db.tar,with=sleep 60; cp {in} {out}"];
     run(&timed).exits(1).says(&["timed out"]);
 }
@@ -233,4 +251,38 @@ fn folders_leave_a_store_that_is_full_and_are_made_again() {
     let done = home.eyas(&[&words[..], &with, &command].concat()).exits(0);
     let expected: Vec<_> = (1..=20).map(|number| format!("{}\n", number % 5 + 1)).collect();
     assert_eq!(done.stdout, expected.concat());
+}
+
+#[test]
+fn a_command_is_run_as_it_is_written_and_folders_of_any_mode_are_usable() {
+    let home = Home::new();
+    archive(&home, "db.tar", "text\n");
+    let with = "db.tar,with=tar xf {in} -C {out} && mkdir {out}/a && cp {out}/text {out}/a/x.y && \
+                find {out} -name x.y -exec chmod 0 {} + && chmod 0311 {out}/a && chmod 0555 {out}";
+    let words = ["run", "--report", "none", "--nodes", "1", "-i", with];
+    let script = "cd $1 && stat -c %a a/x.y && ls a && cat text";
+    let done = home.eyas(&[&words[..], &["--", "sh", "-c", script, "sh", "{input:1}"]].concat());
+    assert_eq!(done.exits(0).stdout, "0\nx.y\ntext\n");
+}
+
+/// A task that prepares an input is not stopped for tasks that wait for the folder.
+#[test]
+fn urgent_tasks_wait_for_what_another_task_prepares() {
+    let cluster = Cluster::start(&[&["--slots", "2"]]);
+    archive(&cluster, "db.tar", "text\n");
+    let job = |array: u32, priority: u32| {
+        format!(
+            "[[task]]\narray = '1-{array}'\npriority = {priority}\n\
+             command = ['cat', '{{input:1}}/text']\ninputs = [{{ path = 'db.tar', \
+             with = 'echo begun >>{}/log; sleep 1; tar xf {{in}} -C {{out}}' }}]\n",
+            cluster.work().display()
+        )
+    };
+    cluster.write("first.toml", job(1, 0));
+    cluster.write("urgent.toml", job(2, 9));
+    let first = cluster.submit("first.toml");
+    cluster.wait_for_file("log");
+    cluster.run(&["submit", "--wait", "urgent.toml"]).exits(0);
+    cluster.run(&["job", "wait", &first]).exits(0);
+    assert_eq!(cluster.read("log"), "begun\n");
 }

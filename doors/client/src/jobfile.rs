@@ -32,8 +32,8 @@ use eyas_store::{Glob, path_of};
 use eyas_types::task::MAX_TASKS;
 use eyas_types::value::TEMPLATE_INPUT;
 use eyas_types::{
-    Input, Name, Numbers, Program, Resources, TaskItem, TaskTemplate, Template, TemplatePart,
-    Value, WorkingFolder,
+    Input, Name, Numbers, PartOfFile, Program, Resources, TaskItem, TaskTemplate, Template,
+    TemplatePart, Value, WorkingFolder,
 };
 use serde::Deserialize;
 
@@ -303,6 +303,7 @@ impl TaskFields {
                     self.add_task(draft, known, array, vec![file], Some(input)).await?;
                 }
             }
+            Items::Blocks(_) if self.decompress => return Err(TaskFieldsError::PartOfCompressed),
             Items::Blocks(blocks) => {
                 for (file, block) in blocks {
                     let block = self.as_staged(draft, block);
@@ -678,12 +679,22 @@ impl TaskFields {
                 let (range, records) = (range.as_deref(), records.as_deref());
                 let keys =
                     PartKeys { range, records, decompress: *decompress, with: with.as_ref() };
-                let part = keys.part(&self.preparations()?)?;
+                let preparations = match with {
+                    Some(_) => self.preparations()?,
+                    None => Vec::new(),
+                };
+                let part = keys.part(&preparations)?;
+                if self.decompress && part.is_some_and(PartOfFile::is_range) {
+                    return Err(TaskFieldsError::PartOfCompressed);
+                }
                 (path, name.as_ref(), into.as_ref(), part, *broadcast)
             }
             InputFields::Output { .. } => {
                 let of_item = (place, &*values);
-                let preparations = self.preparations()?;
+                let preparations = match fields.with() {
+                    Some(_) => self.preparations()?,
+                    None => Vec::new(),
+                };
                 let forms = (self.copy_inputs, self.decompress, &preparations[..]);
                 return add_outputs(draft, known, fields, of_item, forms, inputs);
             }
@@ -691,7 +702,8 @@ impl TaskFields {
         if name.is_some() && into.is_some() {
             return Err(TaskFieldsError::NameAndInto(format!("`{path}`")));
         }
-        let sources = sources_of(draft, path, values, part.is_some()).await?;
+        let sources =
+            sources_of(draft, path, values, part.is_some_and(PartOfFile::is_range)).await?;
         if name.is_some() && sources.len() > 1 {
             let files = sources.len();
             return Err(TaskFieldsError::NameOfSeveral { path: path.clone(), files });

@@ -57,8 +57,9 @@ impl Worker {
     /// Whether it can answer this call.
     fn suits(&mut self, run: &TaskRun) -> bool {
         let needs = |template: &TaskTemplate| {
-            let TaskTemplate { program, env, resources, inputs, .. } = template;
-            (program.clone(), env.clone(), resources.clone(), inputs.clone())
+            let TaskTemplate { program, env, resources, inputs, preparations, .. } = template;
+            let made = (inputs.clone(), preparations.clone());
+            (program.clone(), env.clone(), resources.clone(), made)
         };
         let (own, other) = (&self.template, &run.task.template);
         (self.job, &self.gpus, &self.cores) == (run.task.id().job, &run.gpus, &run.cores)
@@ -69,7 +70,9 @@ impl Worker {
     /// Whether it stays while another one answers this call: one of the same job in another
     /// environment, which holds no GPU that others may get.
     fn stays_beside(&mut self, run: &TaskRun) -> bool {
-        let is_other = self.template.inputs != run.task.template.inputs;
+        let read =
+            |template: &TaskTemplate| (template.inputs.clone(), template.preparations.clone());
+        let is_other = read(&self.template) != read(&run.task.template);
         self.job == run.task.id().job && is_other && self.gpus.is_empty() && self.process.is_alive()
     }
 

@@ -7,15 +7,14 @@ use std::io;
 use std::path::Path;
 
 use eyas_node::StoreLimits;
-use eyas_store::compressed::{DecompressError, decompress};
-use eyas_store::{ObjectStore, StoreError, StoreErrorKind};
+use eyas_store::compressed::{Compression, DecompressError, compression_of, decompress};
+use eyas_store::{ObjectStore, Presence, StoreError, StoreErrorKind};
 use eyas_types::outcome::FailureKind;
-use eyas_types::{ObjectId, Status, units};
+use eyas_types::{FileMode, ObjectId, units};
 use thiserror::Error;
 
 use super::disk_full;
 use super::makings::Makings;
-use super::status::failed;
 
 /// Bytes of content between two looks at the free space of the disk.
 const LOOK_BYTES: u64 = 64 << 20;
@@ -31,42 +30,39 @@ pub(crate) enum ContentError {
     Content(#[from] DecompressError),
     /// The content is larger than the store.
     #[error(
-        "it has more than {} when it is decompressed, and the store holds no more: give executors \
-         a larger store (--cache)",
+        "its content has more than {}, and the store holds no more: give executors a larger store \
+         (--cache)",
         units::format_bytes(*.0)
     )]
     TooLarge(u64),
-    /// The disk has too little room for the content.
+    /// The disk has too little room for the content, of which these bytes were written.
     #[error("the disk has no room for its content: free some space, or give the node another one")]
-    NoRoom,
+    NoRoom(u64),
 }
 
 impl ContentError {
-    /// How the task ends.
-    pub fn status(&self, reason: String) -> Status {
-        match self {
-            ContentError::Content(DecompressError::Stopped) => Status::Cancelled,
-            _ => failed(self.kind(), reason),
-        }
-    }
-
-    fn kind(&self) -> FailureKind {
-        match self {
+    /// How the task ends. `None` if it was stopped.
+    pub fn kind(&self) -> Option<FailureKind> {
+        Some(match self {
+            ContentError::Content(DecompressError::Stopped) => return None,
             ContentError::Store(error) if error.kind == StoreErrorKind::Full => {
                 FailureKind::NodeFull
             }
-            ContentError::NoRoom => FailureKind::NodeFull,
-            ContentError::Content(DecompressError::Write(error))
-                if disk_full::is_no_room(error) =>
-            {
-                FailureKind::NodeFull
-            }
+            ContentError::NoRoom(_) => FailureKind::NodeFull,
             ContentError::Content(
                 DecompressError::NotCompressed | DecompressError::Damaged { .. },
             ) => FailureKind::Start,
             ContentError::Store(_) | ContentError::Content(_) | ContentError::TooLarge(_) => {
                 FailureKind::Node
             }
+        })
+    }
+
+    /// Bytes that were written before there was no room.
+    pub fn written_bytes(&self) -> u64 {
+        match self {
+            ContentError::NoRoom(bytes) => *bytes,
+            _ => 0,
         }
     }
 }
@@ -88,8 +84,8 @@ impl Contents {
     }
 
     /// Puts the content of an object of the store into the store, unless it is there, by way of a
-    /// new file at this path. `name` is the name of the compressed file. Blocks as long as
-    /// `is_wanted` returns true.
+    /// new file at this path. `name` is the name of the file. Blocks as long as `is_wanted` returns
+    /// true. Returns the object itself if it is not compressed.
     pub fn make(
         &self,
         (source, name): (ObjectId, &[u8]),
@@ -100,15 +96,20 @@ impl Contents {
         if self.store.contains(object) {
             return Ok(object);
         }
+        let compressed = self.store.open_object(source)?.file;
+        let Some(how) = compression_of(&compressed, name)? else { return Ok(source) };
         let Some(_making) = self.makings.begin(object, &is_wanted) else {
             return Err(DecompressError::Stopped.into());
         };
         if self.store.contains(object) {
             return Ok(object);
         }
-        let opened = self.store.open_object(source)?;
-        let made = self.write(opened.file, name, path, is_wanted);
-        let kept = made.and_then(|()| Ok(self.store.adopt_as(path, object)?));
+        let mode = match self.store.presence(source) {
+            Presence::Ready { executable: true, .. } => FileMode::EXECUTABLE,
+            _ => FileMode::READABLE,
+        };
+        let made = self.write(compressed, how, path, is_wanted);
+        let kept = made.and_then(|()| Ok(self.store.adopt_as(path, object, mode)?));
         // It has a name in the store now, or is of no use.
         if let Err(error) = fs::remove_file(path)
             && error.kind() != io::ErrorKind::NotFound
@@ -121,22 +122,26 @@ impl Contents {
     fn write(
         &self,
         compressed: File,
-        name: &[u8],
+        how: Compression,
         path: &Path,
         is_wanted: impl Fn() -> bool,
     ) -> Result<(), ContentError> {
         let mut into = File::create_new(path).map_err(DecompressError::Write)?;
-        let (mut next_look, mut has_room) = (LOOK_BYTES, true);
-        let may_continue = |written: u64| {
+        let (mut written, mut next_look, mut has_room) = (0, LOOK_BYTES, true);
+        let may_continue = |bytes: u64| {
+            written = bytes;
             if written >= next_look {
                 next_look += LOOK_BYTES;
                 has_room = self.store.free_space().is_ok_and(|free| free.bytes >= self.floor_bytes);
             }
             if has_room && is_wanted() { Ok(()) } else { Err(DecompressError::Stopped) }
         };
-        match decompress(compressed, name, &mut into, self.store_bytes, may_continue) {
+        match decompress(compressed, how, &mut into, self.store_bytes, may_continue) {
             Ok(_) => Ok(()),
-            Err(DecompressError::Stopped) if !has_room => Err(ContentError::NoRoom),
+            Err(DecompressError::Stopped) if !has_room => Err(ContentError::NoRoom(written)),
+            Err(DecompressError::Write(error)) if disk_full::is_no_room(&error) => {
+                Err(ContentError::NoRoom(written))
+            }
             Err(DecompressError::TooLarge(most_bytes)) => Err(ContentError::TooLarge(most_bytes)),
             Err(error) => Err(error.into()),
         }

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 /// says so.
 const PROBE_BYTES: usize = 64 << 10;
 /// Size of the blocks in which `stat(2)` counts.
-const BLOCK_BYTES: u64 = 512;
+pub(crate) const BLOCK_BYTES: u64 = 512;
 /// The end of a task's output that is searched for [`FULL`].
 const TAIL_BYTES: usize = 4 << 10;
 

@@ -1,15 +1,16 @@
 //! Folders that commands make of inputs, once on each node: unpacked archives, indexes of
-//! databases. Tasks get a symbolic link to the folder, which nobody may write. The store's decider
-//! counts a folder like an object, and may evict it before the input.
+//! databases. Tasks get a symbolic link to the folder, which is read-only. The store's decider counts
+//! a folder like an object, and may evict it before the input.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use eyas_types::ObjectId;
+use thiserror::Error;
 
 use super::disk_full;
 use super::makings::{Making, Makings};
@@ -29,8 +30,15 @@ pub(super) struct PreparedFolder {
 }
 
 impl PreparedFolders {
+    /// A folder that was made. One that another program has removed is forgotten.
     pub(super) fn get(&self, object: ObjectId) -> Option<PreparedFolder> {
-        self.folders().get(&object).cloned()
+        let mut folders = self.folders();
+        let folder = folders.get(&object)?.clone();
+        if is_folder(&folder.path) {
+            return Some(folder);
+        }
+        folders.remove(&object);
+        None
     }
 
     /// Begins to make a folder, as [`Makings::begin`] does.
@@ -42,13 +50,18 @@ impl PreparedFolders {
         self.makings.begin(object, is_wanted)
     }
 
-    /// Adds a folder, which nobody may write from now on.
-    pub(super) fn add(&self, object: ObjectId, path: PathBuf) -> io::Result<PreparedFolder> {
-        protect(&path)?;
-        let size_bytes = disk_full::written_bytes(&path);
+    /// Adds a folder, which is read-only from now on.
+    pub(super) fn add(&self, object: ObjectId, path: PathBuf) -> Result<PreparedFolder, WalkError> {
+        let size_bytes = protect(&path, &mut HashSet::new())?;
         let folder = PreparedFolder { path, size_bytes };
         self.folders().insert(object, folder.clone());
         Ok(folder)
+    }
+
+    /// All folders, with their sizes.
+    pub fn sizes(&self) -> Vec<(ObjectId, u64)> {
+        let folders = self.folders();
+        folders.iter().map(|(object, folder)| (*object, folder.size_bytes)).collect()
     }
 
     /// Forgets a folder. Returns its path, for the caller to remove.
@@ -61,21 +74,50 @@ impl PreparedFolders {
     }
 }
 
-/// Takes the right to write from all files and folders in a folder, and from itself.
-fn protect(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            protect(&entry.path())?;
-        } else if kind.is_file() {
-            forbid_writing(&entry.path())?;
-        }
-    }
-    forbid_writing(folder)
+/// A file or folder of a folder that was made, and why it cannot be used.
+#[derive(Debug, Error)]
+#[error("{}: {error}", path.display())]
+pub(super) struct WalkError {
+    path: PathBuf,
+    pub error: io::Error,
 }
 
-fn forbid_writing(path: &Path) -> io::Result<()> {
-    let mode = fs::metadata(path)?.permissions().mode();
-    fs::set_permissions(path, Permissions::from_mode(mode & !0o222))
+/// Whether there is a folder at a path, and no link to one.
+pub(super) fn is_folder(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
+}
+
+/// Lets the owner of a folder use it, whatever the command has made of its mode.
+pub(super) fn open_up(folder: &Path) -> Result<(), WalkError> {
+    change_mode(folder, |mode| mode | 0o700)
+}
+
+/// Takes the right to write from all files and folders in a folder, and from itself. Returns the
+/// bytes of the files on the disk; a file with several names counts once.
+fn protect(folder: &Path, seen: &mut HashSet<(u64, u64)>) -> Result<u64, WalkError> {
+    open_up(folder)?;
+    let failed = |error| WalkError { path: folder.to_owned(), error };
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let found = entry.metadata().map_err(failed)?;
+        if found.is_dir() {
+            bytes += protect(&entry.path(), seen)?;
+        } else if found.is_file() {
+            change_mode(&entry.path(), |mode| mode & !0o222)?;
+            if seen.insert((found.dev(), found.ino())) {
+                bytes += found.blocks() * disk_full::BLOCK_BYTES;
+            }
+        }
+    }
+    change_mode(folder, |mode| mode & !0o222)?;
+    Ok(bytes)
+}
+
+fn change_mode(path: &Path, change: impl Fn(u32) -> u32) -> Result<(), WalkError> {
+    let changed = fs::metadata(path).and_then(|found| {
+        let mode = found.permissions().mode();
+        fs::set_permissions(path, Permissions::from_mode(change(mode)))
+    });
+    changed.map_err(|error| WalkError { path: path.to_owned(), error })
 }

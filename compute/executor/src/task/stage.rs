@@ -8,19 +8,23 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use eyas_store::{Presence, StoreErrorKind, name_of, path_of};
+use eyas_store::{StoreErrorKind, name_of, path_of};
 use eyas_types::outcome::FailureKind;
 use eyas_types::{Name, ObjectId, PartOfFile, Program, Status, WorkingFolder, shown};
 use eyas_wire::executor::AssignedInput;
 
 use super::contents::ContentError;
 use super::input_list::{InputListError, InputLists};
-use super::prepared::PreparedFolder;
+use super::prepared::{PreparedFolder, WalkError, is_folder, open_up};
 use super::sandbox::{self, PartError, Sandbox};
 use super::status::{failed, status_of};
-use super::{EXECUTOR_VARIABLE, TASK_VARIABLE, TaskRun, TaskRunner, disk_full};
+use super::{EXECUTOR_VARIABLE, StoreChanges, TASK_VARIABLE, TaskRun, TaskRunner, disk_full};
 use crate::resources::task_group::SlotGroups;
+
+/// Lines of what a preparation has printed that its failure shows.
+const SHOWN_LINES: usize = 3;
 
 impl TaskRunner {
     /// Writes the lists of inputs for which the task has a placeholder.
@@ -45,7 +49,7 @@ impl TaskRunner {
         run: &TaskRun,
         sandbox: Option<&mut Sandbox>,
         groups: &mut SlotGroups,
-        missing: &mut Vec<ObjectId>,
+        changes: &mut StoreChanges,
     ) -> Result<Vec<Name>, Status> {
         let Some(sandbox) = sandbox else { return Ok(Vec::new()) };
         let template = &run.task.template;
@@ -58,19 +62,22 @@ impl TaskRunner {
         });
         // A pattern may match inputs too; they are remembered to be told from what the task wrote.
         let remember = template.outputs.iter().any(|output| output.pattern.is_glob());
+        let timeout = template.timeout_us.map(Duration::from_micros);
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let mut staging = Staging { run, sandbox, groups, remember, deadline };
         let mut failure = None;
         let all = paths.iter().zip(&run.task.objects).zip(&run.task.assignment.inputs);
         for ((path, object), input) in all.skip(are_staged) {
-            let (is_missing, status) =
-                match self.stage_input(run, (sandbox, groups), (input, *object), path, remember) {
-                    Ok(()) => continue,
-                    Err(failed) => failed,
-                };
-            failure = Some(status);
-            if !is_missing {
-                break;
+            let source = StagedSource { input, object: *object, path };
+            if let Err(why) = self.stage_input(&mut staging, &source) {
+                let StageFailure { status, is_missing, written_bytes } = why;
+                changes.made_bytes += written_bytes;
+                failure = Some(status);
+                if !is_missing {
+                    break;
+                }
+                changes.missing.push(*object);
             }
-            missing.push(*object);
         }
         if let Some(failure) = failure {
             return Err(failure);
@@ -87,46 +94,36 @@ impl TaskRunner {
         Ok(paths.into_iter().map(name).collect())
     }
 
-    /// Stages one input. A failure says whether the input has gone from the store.
     fn stage_input(
         &self,
-        run: &TaskRun,
-        (sandbox, groups): (&mut Sandbox, &mut SlotGroups),
-        (input, object): (&AssignedInput, ObjectId),
-        path: &Path,
-        remember: bool,
-    ) -> Result<(), (bool, Status)> {
+        staging: &mut Staging<'_>,
+        source: &StagedSource<'_>,
+    ) -> Result<(), StageFailure> {
+        let StagedSource { input, object, path } = *source;
+        let (remember, store) = (staging.remember, &self.store);
         let staged = match input.part {
-            None => sandbox
-                .stage(&self.store, object, path, remember)
-                .map(drop)
-                .map_err(PartError::Store),
-            Some(PartOfFile::Decompressed { copied }) => self
-                .stage_content(run, sandbox, (input, object), (path, copied), remember)
-                .map_err(PartError::Content),
-            Some(PartOfFile::Prepared { by }) => {
-                return self.stage_folder(
-                    run,
-                    (sandbox, groups),
-                    (input, object, by),
-                    path,
-                    remember,
-                );
+            None => {
+                let staged = staging.sandbox.stage(store, object, path, remember);
+                staged.map(drop).map_err(PartError::Store)
             }
-            Some(part) => sandbox.stage_part(&self.store, object, input, part, path, remember),
+            Some(PartOfFile::Decompressed { copied }) => {
+                self.stage_content(staging, source, copied).map_err(PartError::Content)
+            }
+            Some(PartOfFile::Prepared { by }) => return self.stage_folder(staging, source, by),
+            Some(part) => staging.sandbox.stage_part(store, object, input, part, path, remember),
         };
         staged.map_err(|error| {
-            let reason = match &error {
+            let Some(kind) = error.kind() else { return staging.stopped().into() };
+            let (reason, written_bytes) = match &error {
                 PartError::Content(why) => {
-                    format!(
-                        "cannot decompress {} on {}: {why}",
-                        shown(input.object.base_name()),
-                        self.name
-                    )
+                    let name = shown(input.object.base_name());
+                    let reason = format!("cannot decompress {name} on {}: {why}", self.name);
+                    (reason, why.written_bytes())
                 }
-                why => format!("cannot stage {} on {}: {why}", path.display(), self.name),
+                why => (format!("cannot stage {} on {}: {why}", path.display(), self.name), 0),
             };
-            (error.is_missing(), error.status(reason))
+            let (status, is_missing) = (failed(kind, reason), error.is_missing());
+            StageFailure { status, is_missing, written_bytes }
         })
     }
 
@@ -134,116 +131,128 @@ impl TaskRunner {
     /// store, or a copy.
     fn stage_content(
         &self,
-        run: &TaskRun,
-        sandbox: &mut Sandbox,
-        (input, source): (&AssignedInput, ObjectId),
-        (path, is_copied): (&Path, bool),
-        remember: bool,
+        staging: &mut Staging<'_>,
+        source: &StagedSource<'_>,
+        is_copied: bool,
     ) -> Result<(), ContentError> {
+        let StagedSource { input, object, path } = *source;
         let (name, at) = (input.object.base_name(), self.new_folder("content"));
-        let make = || self.contents.make((source, name), &at, || !run.control.is_cancelled());
-        let mut stage = |object| match is_copied {
-            true => sandbox.stage_copy(&self.store, object, path, remember),
-            false => sandbox.stage(&self.store, object, path, remember).map(drop),
-        };
-        let object = make()?;
-        match stage(object) {
-            // It was evicted meanwhile, or damaged.
-            Err(error) if error.kind == StoreErrorKind::NotHere => stage(make()?)?,
-            staged => staged?,
+        loop {
+            let content = self.contents.make((object, name), &at, || staging.goes_on())?;
+            // One that an earlier executor has left is read once.
+            if content != object && self.store.verify(content)? {
+                staging.count(object, content, self.store.size_of(content));
+            }
+            let staged = match is_copied {
+                true => staging.sandbox.stage_copy(&self.store, content, path, staging.remember),
+                false => {
+                    let staged =
+                        staging.sandbox.stage(&self.store, content, path, staging.remember);
+                    staged.map(drop)
+                }
+            };
+            match staged {
+                // It was evicted just before it was counted.
+                Err(error) if error.kind == StoreErrorKind::NotHere && content != object => {}
+                staged => return Ok(staged?),
+            }
         }
-        if let Presence::Ready { size_bytes, .. } = self.store.presence(object)
-            && let Some(session) = run.claims.upgrade()
-        {
-            session.derived(run.task.id(), source, object, size_bytes);
-        }
-        Ok(())
     }
 
     /// Puts a link to the folder that a command makes of an input at the name that the task
-    /// expects. A failure says whether the input has gone from the store.
+    /// expects.
     fn stage_folder(
         &self,
-        run: &TaskRun,
-        (sandbox, groups): (&mut Sandbox, &mut SlotGroups),
-        (input, source, by): (&AssignedInput, ObjectId, u16),
-        path: &Path,
-        remember: bool,
-    ) -> Result<(), (bool, Status)> {
-        let stop = |kind, reason: String| (false, failed(kind, reason));
-        let command = run.task.template.preparations.get(usize::from(by));
+        staging: &mut Staging<'_>,
+        source: &StagedSource<'_>,
+        by: u16,
+    ) -> Result<(), StageFailure> {
+        let command = staging.run.task.template.preparations.get(usize::from(by));
         let Some(command) = command else {
-            return Err(stop(FailureKind::Start, "its template lacks a command".into()));
+            return Err(failed(FailureKind::Start, "its template lacks a command").into());
         };
-        let object = source.prepared(command);
+        let object = source.object.prepared(command);
         loop {
             let folder = match self.prepared.get(object) {
                 Some(folder) => folder,
-                None => self.prepare(run, groups, (input, source), (command, object))?,
+                None => self.prepare(staging, source, (command, object))?,
             };
             // From here on, the folder stays until the task has ended.
-            if let Some(session) = run.claims.upgrade() {
-                session.derived(run.task.id(), source, object, folder.size_bytes);
-            }
+            staging.count(source.object, object, Some(folder.size_bytes));
             // It may have been evicted just before.
-            if self.prepared.get(object).is_some() {
-                return sandbox.link(&folder.path, path, remember).map_err(|error| {
-                    let reason =
-                        format!("cannot stage {} on {}: {error}", path.display(), self.name);
-                    stop(FailureKind::Node, reason)
-                });
-            }
+            let Some(folder) = self.prepared.get(object) else { continue };
+            let linked = staging.sandbox.link(&folder.path, source.path, staging.remember);
+            return linked.map_err(|error| {
+                let path = source.path.display();
+                let reason = format!("cannot stage {path} on {}: {error}", self.name);
+                failed(FailureKind::Node, reason).into()
+            });
         }
     }
 
     /// Makes a folder of an input, unless another task has made it meanwhile.
     fn prepare(
         &self,
-        run: &TaskRun,
-        groups: &mut SlotGroups,
-        (input, source): (&AssignedInput, ObjectId),
+        staging: &mut Staging<'_>,
+        source: &StagedSource<'_>,
         (command, object): (&Name, ObjectId),
-    ) -> Result<PreparedFolder, (bool, Status)> {
-        let is_wanted = || !run.control.is_cancelled();
-        let Some(_making) = self.prepared.begin(object, is_wanted) else {
-            return Err((false, Status::Cancelled));
+    ) -> Result<PreparedFolder, StageFailure> {
+        let Some(_making) = self.prepared.begin(object, || staging.goes_on()) else {
+            return Err(staging.stopped().into());
         };
         if let Some(folder) = self.prepared.get(object) {
             return Ok(folder);
         }
         let scratch = Scratch(self.new_folder("prepare"));
-        let name = shown(input.object.base_name());
-        let node = |error: io::Error| {
-            let kind = if disk_full::is_no_room(&error) {
-                FailureKind::NodeFull
-            } else {
-                FailureKind::Node
-            };
-            (false, failed(kind, format!("cannot prepare {name} on {}: {error}", self.name)))
+        let name = shown(source.input.object.base_name()).to_string();
+        let why = |kind, why: &dyn Display| {
+            failed(kind, format!("cannot prepare {name} on {}: {why}", self.name))
+        };
+        let disk = |error: io::Error| {
+            let is_full = disk_full::is_no_room(&error);
+            why(if is_full { FailureKind::NodeFull } else { FailureKind::Node }, &error)
         };
         let (inner, out) = (scratch.0.join("in"), scratch.0.join("out"));
-        fs::create_dir_all(&inner).and_then(|()| fs::create_dir(&out)).map_err(node)?;
-        let file = inner.join(path_of(input.object.base_name()));
-        self.store.stage(source, &file).map_err(|error| {
+        fs::create_dir_all(&inner).and_then(|()| fs::create_dir(&out)).map_err(disk)?;
+        let file = inner.join(path_of(source.input.object.base_name()));
+        self.store.stage(source.object, &file).map_err(|error| {
+            let is_full = error.kind == StoreErrorKind::Full;
+            let kind = if is_full { FailureKind::NodeFull } else { FailureKind::Node };
             let is_missing = error.kind == StoreErrorKind::NotHere;
-            let reason = format!("cannot prepare {name} on {}: {error}", self.name);
-            (is_missing, failed(FailureKind::Node, reason))
+            StageFailure { is_missing, ..why(kind, &error).into() }
         })?;
-        self.run_preparation(run, groups, (command, &name), (&file, &out))
-            .map_err(|status| (false, status))?;
-        let made = self.new_folder("prepared");
-        fs::rename(&out, &made).map_err(node)?;
-        self.prepared.add(object, made).map_err(node)
+        // Tasks that wait for the folder may have taken the processors of this one.
+        staging.run.control.set_making(true);
+        let ran = self.run_preparation(staging, (command, &name), (&file, &out));
+        staging.run.control.set_making(false);
+        ran.map_err(|status| {
+            let is_full =
+                matches!(&status, Status::Failed(why) if why.kind == FailureKind::NodeFull);
+            let written_bytes = if is_full { disk_full::written_bytes(&out) } else { 0 };
+            StageFailure { written_bytes, ..status.into() }
+        })?;
+        if !is_folder(&out) {
+            let replaced =
+                "the command has replaced the folder {out}: let it write into the folder";
+            return Err(why(FailureKind::Start, &replaced).into());
+        }
+        let unusable = |error: WalkError| why(FailureKind::Start, &error);
+        open_up(&out).map_err(unusable)?;
+        let made = Scratch(self.new_folder("prepared"));
+        fs::rename(&out, &made.0).map_err(disk)?;
+        let folder = self.prepared.add(object, made.0.clone()).map_err(unusable)?;
+        made.keep();
+        Ok(folder)
     }
 
     /// Runs the command of a preparation, within the limits of the task.
     fn run_preparation(
         &self,
-        run: &TaskRun,
-        groups: &mut SlotGroups,
-        (line, name): (&Name, &impl Display),
+        staging: &mut Staging<'_>,
+        (line, name): (&Name, &str),
         (file, out): (&Path, &Path),
     ) -> Result<(), Status> {
+        let run = staging.run;
         let mut command = Command::new("sh");
         command.arg("-c").arg(OsString::from_vec(script(line))).arg("sh").args([file, out]);
         command.current_dir(file.parent().unwrap_or(out));
@@ -251,7 +260,7 @@ impl TaskRunner {
             [(TASK_VARIABLE, run.task.id().to_string()), (EXECUTOR_VARIABLE, self.marker.clone())];
         command.envs(marks.iter().map(|(name, value)| (name, value))).env_remove("EYAS_ACCESS");
         let marks = marks.map(|(name, value)| format!("{name}={value}"));
-        let ran = self.run_process(run, &command, &marks, groups)?;
+        let ran = self.run_process(run, &command, &marks, staging.groups)?;
         if let Some(strays) = &self.strays {
             strays.kill(ran.group, &marks);
         }
@@ -259,21 +268,90 @@ impl TaskRunner {
         if !matches!(status, Status::Exited(_) | Status::Signalled(_)) {
             return if status.is_success() { Ok(()) } else { Err(status) };
         }
-        let said = ran.stderr.bytes.trim_ascii_end().rsplit(|byte| *byte == b'\n').next();
-        let said = shown(said.unwrap_or_default());
         let printed = [&ran.stdout.bytes[..], &ran.stderr.bytes[..]];
         let is_full = disk_full::is_full(out, self.floor_bytes, &printed);
         let kind = if is_full { FailureKind::NodeFull } else { FailureKind::Start };
-        let node = &self.name;
+        let (node, said) = (&self.name, last_lines(&ran.stderr.bytes));
         Err(failed(kind, format!("cannot prepare {name} on {node}: `{line}`: {status}: {said}")))
     }
+}
+
+/// The staging of a task's inputs.
+struct Staging<'a> {
+    run: &'a TaskRun,
+    sandbox: &'a mut Sandbox,
+    groups: &'a mut SlotGroups,
+    /// Whether inputs are remembered, to be told from what the task writes.
+    remember: bool,
+    /// The task does not wait longer for what other tasks make.
+    deadline: Option<Instant>,
+}
+
+impl Staging<'_> {
+    fn goes_on(&self) -> bool {
+        !self.run.control.is_cancelled() && self.deadline.is_none_or(|at| Instant::now() < at)
+    }
+
+    /// How the task ends if staging does not go on.
+    fn stopped(&self) -> Status {
+        if self.run.control.is_cancelled() { Status::Cancelled } else { Status::TimedOut }
+    }
+
+    /// Has the node's decider count and keep what was made of an input, until the task has ended.
+    fn count(&self, source: ObjectId, object: ObjectId, size_bytes: Option<u64>) {
+        if let (Some(session), Some(size_bytes)) = (self.run.claims.upgrade(), size_bytes) {
+            session.derived(self.run.task.id(), source, object, size_bytes);
+        }
+    }
+}
+
+/// An input to be staged.
+#[derive(Clone, Copy)]
+struct StagedSource<'a> {
+    input: &'a AssignedInput,
+    /// Its id in the store.
+    object: ObjectId,
+    /// Its name in the sandbox.
+    path: &'a Path,
+}
+
+/// Why an input was not staged.
+struct StageFailure {
+    status: Status,
+    /// Whether the input has gone from the store.
+    is_missing: bool,
+    /// Bytes that were written before the disk was full.
+    written_bytes: u64,
+}
+
+impl From<Status> for StageFailure {
+    fn from(status: Status) -> Self {
+        StageFailure { status, is_missing: false, written_bytes: 0 }
+    }
+}
+
+/// The end of what a command has printed, on one line.
+fn last_lines(printed: &[u8]) -> String {
+    let lines: Vec<_> = printed.trim_ascii().split(|byte| *byte == b'\n').collect();
+    let last = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
+    last.iter().map(|line| shown(line).to_string()).collect::<Vec<_>>().join("; ")
 }
 
 /// A folder that is removed when dropped.
 struct Scratch(PathBuf);
 
+impl Scratch {
+    /// Leaves the folder where it is.
+    fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
+        if self.0.as_os_str().is_empty() {
+            return;
+        }
         if let Err(error) = sandbox::remove(&self.0) {
             tracing::warn!(folder = %self.0.display(), "cannot remove a folder: {error}");
         }

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use eyas_store::Glob;
-use eyas_types::{Input, InputFrom, Name, Template, Value};
+use eyas_types::{Input, InputFrom, Name, PartOfFile, Template, Value};
 
 use super::error::{ArrayLength, TaskFieldsError};
 use super::input::{AddedTasks, ArrayIndex, InputFields, PartKeys, TaskIds};
@@ -118,6 +118,9 @@ pub(super) fn add_outputs(
     let (range, records) = (range.as_deref(), records.as_deref());
     let keys = PartKeys { range, records, decompress: *decompress, with: with.as_ref() };
     let part = keys.part(preparations)?;
+    if decompress_all && part.is_some_and(PartOfFile::is_range) {
+        return Err(TaskFieldsError::PartOfCompressed);
+    }
     let writer = known.find(task)?;
     let output = place_of_output(draft, &writer, (task.as_str(), output.as_ref()), values)?;
     let from = |task| match part {

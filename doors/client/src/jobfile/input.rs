@@ -222,10 +222,19 @@ impl PartKeys<'_> {
 pub(super) fn preparations_of(inputs: &[InputFields]) -> Result<Vec<Name>, TaskFieldsError> {
     let mut commands = Vec::<Name>::new();
     for command in inputs.iter().filter_map(InputFields::with) {
-        let has =
-            |placeholder: &[u8]| command.windows(placeholder.len()).any(|part| part == placeholder);
-        if !has(b"{in}") || !has(b"{out}") {
-            return Err(TaskFieldsError::Preparation(command.clone()));
+        for placeholder in [&b"{in}"[..], b"{out}"] {
+            let places = command.windows(placeholder.len()).enumerate();
+            let mut places = places.filter(|(_, part)| *part == placeholder).peekable();
+            if places.peek().is_none() {
+                return Err(TaskFieldsError::Preparation(command.clone()));
+            }
+            let is_quote = |byte: Option<&u8>| matches!(byte, Some(b'"' | b'\''));
+            let is_quoted = |(at, _): (usize, _)| {
+                is_quote(command[..at].last()) || is_quote(command.get(at + placeholder.len()))
+            };
+            if places.any(is_quoted) {
+                return Err(TaskFieldsError::QuotedPlaceholder(command.clone()));
+            }
         }
         if !commands.contains(command) {
             commands.push(command.clone());

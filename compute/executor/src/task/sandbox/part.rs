@@ -7,13 +7,12 @@ use std::path::Path;
 use eyas_files::{RecordsError, bytes_of_records};
 use eyas_store::{ObjectStore, StoreError, StoreErrorKind};
 use eyas_types::outcome::FailureKind;
-use eyas_types::{ObjectId, PartOfFile, Status, shown};
+use eyas_types::{ObjectId, PartOfFile, shown};
 use eyas_wire::executor::AssignedInput;
 use thiserror::Error;
 
 use super::Sandbox;
 use crate::task::contents::ContentError;
-use crate::task::status::failed;
 
 /// Why a part of an input cannot be staged.
 #[derive(Debug, Error)]
@@ -50,17 +49,16 @@ impl PartError {
         }
     }
 
-    /// How the task ends.
-    pub fn status(&self, reason: String) -> Status {
-        let kind = match self {
+    /// How the task fails. `None` if it was stopped.
+    pub fn kind(&self) -> Option<FailureKind> {
+        Some(match self {
             PartError::Store(error) if error.kind == StoreErrorKind::Full => FailureKind::NodeFull,
             PartError::Store(_) | PartError::Records(RecordsError::Unreadable(_)) => {
                 FailureKind::Node
             }
-            PartError::Content(error) => return error.status(reason),
+            PartError::Content(error) => return error.kind(),
             PartError::Records(_) | PartError::BeyondEnd { .. } => FailureKind::Start,
-        };
-        failed(kind, reason)
+        })
     }
 }
 

@@ -88,8 +88,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TEXT", requires = "each_line", help_heading = "Items")]
     pub(super) colsep: Option<String>,
     /// A file that every task reads, or a pattern; may have placeholders (may be repeated). With
-    /// `,decompress` tasks read its content; with `,with=COMMAND` a folder that the shell command
-    /// makes of the file {in} as {out}, once on each node
+    /// `,decompress` tasks read its content. With `,with=COMMAND` they read a folder: the shell
+    /// command reads {in} and writes into {out}, once on each node
     #[arg(
         long,
         short = 'i',
