@@ -86,3 +86,4 @@ mod slow_disk;
 mod support;
 mod testbed;
 mod waiting;
+mod web;

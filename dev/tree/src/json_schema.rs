@@ -8,7 +8,9 @@ use crate::reference::{TypeText, types};
 
 /// Names of answers, each with the Rust type of its value, or of each of its values.
 const ANSWERS: &[(&str, &[&str])] = &[
+    ("events", &["Vec<EventView>"]),
     ("executors", &["Vec<ExecutorView>", "u64"]),
+    ("explanation", &["Explanation"]),
     ("file", &["FileView"]),
     ("graph", &["JobGraph"]),
     ("io", &["IoView"]),
@@ -17,8 +19,10 @@ const ANSWERS: &[(&str, &[&str])] = &[
     ("keys", &["Vec<KeyView>"]),
     ("done", &["bool"]),
     ("next", &["Option<u64>"]),
+    ("objects", &["Vec<ObjectView>", "u64"]),
     ("pools", &["Vec<PoolView>"]),
     ("push", &["PushView"]),
+    ("report", &["JobReport"]),
     ("task", &["TaskView"]),
     ("tasks", &["Vec<TaskView>", "u64"]),
     ("text", &["String"]),

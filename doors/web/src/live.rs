@@ -1,0 +1,130 @@
+//! The present state of the cluster, for any number of readers. One comparison after each question
+//! to the dispatcher finds what has changed; each reader takes what changed after the version that
+//! it has seen, however many versions it has missed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use eyas_client::types::JobId;
+use eyas_client::view::{ExecutorView, JobView};
+use tokio::sync::watch;
+
+/// The state of the cluster at a version.
+#[derive(Clone, Default)]
+pub(crate) struct LiveState {
+    /// Number of changes before.
+    pub version: u64,
+    /// Whether the dispatcher answers.
+    pub is_connected: bool,
+    /// All jobs, with the versions of their last changes.
+    jobs: Arc<BTreeMap<JobId, (u64, Arc<JobView>)>>,
+    /// All executors, and the version of the last change.
+    executors: (u64, Arc<Vec<ExecutorView>>),
+    /// When a job was last forgotten.
+    forgotten: u64,
+}
+
+/// Changes of the state.
+pub(crate) struct LiveChanges {
+    /// The jobs that have changed, in order.
+    pub jobs: Vec<Arc<JobView>>,
+    /// All jobs that there are, if some are forgotten.
+    pub only: Option<Vec<JobId>>,
+    /// All executors, if one has changed.
+    pub executors: Option<Arc<Vec<ExecutorView>>>,
+}
+
+impl LiveState {
+    /// The state with the dispatcher's answers.
+    pub fn with(&self, jobs: Vec<JobView>, executors: Vec<ExecutorView>) -> Self {
+        let version = self.version + 1;
+        let mut next = BTreeMap::new();
+        for job in jobs {
+            let entry = match self.jobs.get(&job.job) {
+                Some((at, before)) if **before == job => (*at, before.clone()),
+                _ => (version, Arc::new(job)),
+            };
+            next.insert(entry.1.job, entry);
+        }
+        let is_forgotten = self.jobs.keys().any(|job| !next.contains_key(job));
+        let is_same = self.version > 0 && are_same(&self.executors.1, &executors);
+        LiveState {
+            version,
+            is_connected: true,
+            jobs: Arc::new(next),
+            executors: match is_same {
+                true => self.executors.clone(),
+                false => (version, Arc::new(executors)),
+            },
+            forgotten: if is_forgotten { version } else { self.forgotten },
+        }
+    }
+
+    /// What has changed after a version.
+    pub fn since(&self, version: u64) -> LiveChanges {
+        let changed = self.jobs.values().filter(|(at, _)| *at > version);
+        LiveChanges {
+            jobs: changed.map(|(_, job)| job.clone()).collect(),
+            only: (self.forgotten > version).then(|| self.jobs.keys().copied().collect()),
+            executors: (self.executors.0 > version).then(|| self.executors.1.clone()),
+        }
+    }
+
+    /// Whether the cluster has a job.
+    pub fn has(&self, job: JobId) -> bool {
+        self.jobs.contains_key(&job)
+    }
+
+    /// A job, if it has changed after a version.
+    pub fn job_since(&self, job: JobId, version: u64) -> Option<Arc<JobView>> {
+        self.jobs.get(&job).filter(|(at, _)| *at > version).map(|(_, job)| job.clone())
+    }
+}
+
+/// Whether executors differ only by how long they are silent.
+fn are_same(before: &[ExecutorView], after: &[ExecutorView]) -> bool {
+    let is_same = |(before, after): (&ExecutorView, &ExecutorView)| {
+        let silent_us = before.silent_us;
+        *before == ExecutorView { silent_us, ..after.clone() }
+    };
+    before.len() == after.len() && before.iter().zip(after).all(is_same)
+}
+
+/// The state, with the readers that wait for changes.
+pub(crate) struct LiveView(watch::Sender<LiveState>);
+
+impl LiveView {
+    pub fn new() -> Self {
+        LiveView(watch::Sender::new(LiveState::default()))
+    }
+
+    /// Notes the dispatcher's answers.
+    pub fn note(&self, jobs: Vec<JobView>, executors: Vec<ExecutorView>) {
+        self.0.send_modify(|state| *state = state.with(jobs, executors));
+    }
+
+    /// Notes whether the dispatcher answers.
+    pub fn note_connection(&self, is_connected: bool) {
+        self.0.send_if_modified(|state| {
+            let is_new = state.is_connected != is_connected;
+            state.is_connected = is_connected;
+            is_new
+        });
+    }
+
+    pub fn is_connected(&self) -> bool {
+        self.0.borrow().is_connected
+    }
+
+    /// Becomes a reader.
+    pub fn read(&self) -> watch::Receiver<LiveState> {
+        let mut reader = self.0.subscribe();
+        reader.mark_changed();
+        reader
+    }
+
+    /// Number of readers.
+    pub fn readers(&self) -> usize {
+        self.0.receiver_count()
+    }
+}
