@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::Child;
+use std::time::Instant;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -79,11 +80,7 @@ impl WebProcess {
         let line = first_line(&mut child);
         let url = line.strip_prefix("eyas web: http://").unwrap_or_else(|| panic!("{line}"));
         let (address, token) = url.split_once("/?token=").expect("a token");
-        WebProcess {
-            address: address.to_owned(),
-            token: token.to_owned(),
-            child: Some(child),
-        }
+        WebProcess { address: address.to_owned(), token: token.to_owned(), child: Some(child) }
     }
 
     fn connect(&self) -> TcpStream {
@@ -145,10 +142,8 @@ impl WebProcess {
         let mut stream = self.connect();
         let headers = [&[&*self.bearer()], headers].concat().join("\r\n");
         // Without chunks, as HTTP/1.0 has none.
-        let head = format!(
-            "GET /api/v1{path} HTTP/1.0\r\nHost: {}\r\n{headers}\r\n\r\n",
-            self.address
-        );
+        let head =
+            format!("GET /api/v1{path} HTTP/1.0\r\nHost: {}\r\n{headers}\r\n\r\n", self.address);
         stream.write_all(head.as_bytes()).expect("it reads");
         EventLines { lines: BufReader::new(stream) }
     }
@@ -193,7 +188,10 @@ impl EventLines {
     #[track_caller]
     fn next(&mut self) -> Option<StreamEvent> {
         let (mut name, mut id, mut data) = (String::new(), None, None);
+        let deadline = Instant::now() + DEADLINE;
         loop {
+            // Comments come while there are no events.
+            assert!(Instant::now() < deadline, "there is no event");
             let mut line = String::new();
             if self.lines.read_line(&mut line).expect("an event in time") == 0 {
                 return None;
@@ -299,7 +297,7 @@ fn a_job_is_submitted_watched_and_shown_as_the_command_line_shows_it() {
     assert_eq!(web.get("/api/v1/jobs/1").is(404).code(), "not-found");
     web.submit(TOML, &WAITS.replace("go", "gone"));
     assert_eq!(post("/jobs/4/cancel").is(200).json()["tasks"], 1);
-    assert_eq!(web.api("/jobs/4")["jobs"][0]["state"], "cancelled");
+    wait_until("it has ended", || web.api("/jobs/4")["jobs"][0]["state"] == "cancelled");
 }
 
 #[test]
@@ -592,8 +590,8 @@ fn the_document_of_the_api_has_the_paths_that_are_served() {
                 continue;
             }
             let reply = web.send(&method.to_uppercase(), &url, &[], "");
-            let is_known = reply.status < 400
-                || !["no-such-path", "wrong-method"].contains(&&*reply.code());
+            let is_known =
+                reply.status < 400 || !["no-such-path", "wrong-method"].contains(&&*reply.code());
             assert!(is_known && reply.status < 500, "{method} {url}: {reply:?}");
         }
     }

@@ -71,6 +71,8 @@ fn schema_of(kind: &str, used: &mut BTreeSet<String>) -> Value {
         let items: Vec<_> = kinds.split(", ").map(|kind| schema_of(kind, used)).collect();
         return json!({ "type": "array", "prefixItems": items });
     }
+    // Types have one meaning in all modules.
+    let kind = kind.rsplit("::").next().unwrap_or(kind);
     leaf(kind).unwrap_or_else(|| {
         used.insert(kind.to_owned());
         json!({ "$ref": format!("#/$defs/{kind}") })

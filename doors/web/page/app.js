@@ -27,9 +27,9 @@ function Summary() {
     used += Math.min(node.assigned_milli, node.capacity.cpus_milli);
   }
   const facts = [
-    [count(running), "jobs run"],
-    [count(assigned), "tasks at executors"],
-    [count(waiting), "tasks wait"],
+    [count(running), running === 1 ? "job runs" : "jobs run"],
+    [count(assigned), assigned === 1 ? "task at executors" : "tasks at executors"],
+    [count(waiting), waiting === 1 ? "task waits" : "tasks wait"],
     [`${Number((used / 1000).toFixed(1))} of ${Number((capacity / 1000).toFixed(1))}`, "processors"],
   ];
   return html`<ul class="summary">

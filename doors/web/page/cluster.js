@@ -3,6 +3,8 @@
 const API = "/api/v1";
 // After a stream was refused, as while the server restarts, milliseconds.
 const AGAIN_MS = 3000;
+// A request is given up after this time.
+const DEADLINE_MS = 60_000;
 
 /** An error of the server, with what to do about it. */
 export class ApiFailure extends Error {
@@ -44,27 +46,26 @@ function tell() {
 }
 
 /** Asks the server. Throws an ApiFailure. */
-export async function api(path, options = {}) {
+async function ask(path, options) {
   let answer;
   try {
-    answer = await fetch(API + path, { signal: AbortSignal.timeout(60_000), ...options });
+    answer = await fetch(API + path, { signal: AbortSignal.timeout(DEADLINE_MS), ...options });
   } catch {
     throw new ApiFailure(0, { message: "the server of this page does not answer", hint: "start `eyas web` again" });
   }
-  const text = await answer.text();
-  let body = {};
-  try {
-    body = JSON.parse(text);
-  } catch {
-    body = { text };
-  }
-  if (!answer.ok) throw new ApiFailure(answer.status, body.error);
-  return body;
+  if (answer.ok) return answer;
+  const { error } = await answer.json().catch(() => ({}));
+  throw new ApiFailure(answer.status, error);
 }
 
-/** The text of a path, such as what a task has printed. */
+/** The answer of a path. Throws an ApiFailure. */
+export async function api(path, options = {}) {
+  return (await ask(path, options)).json();
+}
+
+/** The text of a path, such as what a task has printed. Throws an ApiFailure. */
 export async function text(path) {
-  return (await api(path)).text ?? "";
+  return (await ask(path, {})).text();
 }
 
 /** Follows the cluster without an end. */

@@ -92,7 +92,7 @@ function TaskRow({ task, isOpen }) {
       <td><${State} state=${task.state} /></td>
       <td class="name">${task.state === "failed" ? task.status : ""}</td>
       <td>${task.executor ?? ""}</td>
-      <td class="number">${task.tries > 1 ? `${task.tries} tries` : ""}</td>
+      <td class="number">${task.tries}</td>
       <td class="number">${task.ran_us > 0 ? duration(task.ran_us) : ""}</td>
       <td class="number">${task.peak_memory_bytes > 0 ? bytes(task.peak_memory_bytes) : ""}</td>
     </tr>
@@ -190,9 +190,9 @@ export class Job extends Component {
                   <th class="number">Task</th>
                   <th>Item</th>
                   <th>State</th>
-                  <th></th>
+                  <th>Failure</th>
                   <th>Executor</th>
-                  <th></th>
+                  <th class="number">Tries</th>
                   <th class="number">Ran</th>
                   <th class="number">Memory</th>
                 </tr>

@@ -35,7 +35,7 @@ function Row({ job }) {
     <td class="progress">${tasksBar(tasks)}<small>${count(ended(tasks))} of ${count(total(tasks))}</small></td>
     <td class="number">
       ${tasks.failed > 0 &&
-      html`<${Link} class="bad-text" to=${`/jobs/${job.job}?state=failed`}>${count(tasks.failed)} failed<//>`}
+      html`<${Link} class="bad-text" to=${`/jobs/${job.job}?state=failed`}>${count(tasks.failed)}<//>`}
     </td>
     <td class="number">${duration(job.elapsed_us)}</td>
     <td>${job.owner.user}</td>
@@ -72,7 +72,7 @@ export function Jobs() {
                 <th>Name</th>
                 <th>State</th>
                 <th>Tasks</th>
-                <th></th>
+                <th class="number">Failures</th>
                 <th class="number">Time</th>
                 <th>User</th>
                 <th class="number">Submitted</th>

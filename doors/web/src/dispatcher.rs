@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::JobId;
 use eyas_client::{Client, ClientError, Cluster, Draft};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use crate::api_error::ApiError;
@@ -25,11 +25,11 @@ const SUBMIT_DEADLINE: Duration = Duration::from_secs(120);
 /// Time for which an answer is shared.
 const SHARED_FOR: Duration = Duration::from_millis(200);
 /// Answers that are shared; with more, all are forgotten.
-const MAX_SHARED: usize = 64;
+const MAX_SHARED: usize = 512;
 /// Requests that wait for the connection; a further one is refused.
 const MAX_WAITING: usize = 256;
-/// Submissions at the same time, each on a connection of its own; others wait.
-const MAX_SUBMISSIONS: usize = 4;
+/// Connections at the same time for work that takes long, such as submissions; others wait.
+const MAX_OWN_CLIENTS: usize = 4;
 /// A dispatcher that could not be reached is not dialled again before this time.
 const REDIAL_PAUSE: Duration = Duration::from_millis(300);
 
@@ -38,7 +38,13 @@ pub(crate) struct SharedDispatcher {
     cluster: Cluster,
     connection: Mutex<Connection>,
     waiting: AtomicUsize,
-    submissions: Semaphore,
+    own_clients: Semaphore,
+}
+
+/// A connection for work that takes long: other requests do not wait for it.
+pub(crate) struct OwnClient<'a> {
+    pub client: Client,
+    _permit: SemaphorePermit<'a>,
 }
 
 #[derive(Default)]
@@ -58,7 +64,7 @@ impl SharedDispatcher {
             cluster,
             connection: Mutex::default(),
             waiting: AtomicUsize::new(0),
-            submissions: Semaphore::new(MAX_SUBMISSIONS),
+            own_clients: Semaphore::new(MAX_OWN_CLIENTS),
         }
     }
 
@@ -85,6 +91,7 @@ impl SharedDispatcher {
         }
         let answer =
             Arc::new(self.run_on(&mut connection, |client| Box::pin(client.ask(question))).await?);
+        connection.answers.retain(|_, (at, _)| at.elapsed() < SHARED_FOR);
         if connection.answers.len() >= MAX_SHARED {
             connection.answers.clear();
         }
@@ -109,6 +116,11 @@ impl SharedDispatcher {
         }
     }
 
+    /// Forgets answers of a moment ago, after the dispatcher was lost.
+    pub async fn forget_answers(&self) {
+        self.connection.lock().await.answers.clear();
+    }
+
     /// Does something on the connection that takes more than one request.
     pub async fn with<T>(
         &self,
@@ -119,11 +131,17 @@ impl SharedDispatcher {
         self.run_on(&mut connection, work).await
     }
 
-    /// Submits a job on a connection of its own: other requests do not wait for a large job.
+    /// A connection of its own.
+    pub async fn own_client(&self) -> Result<OwnClient<'_>, ApiError> {
+        let permit = self.own_clients.acquire().await.map_err(ApiError::away)?;
+        Ok(OwnClient { client: self.dial().await?, _permit: permit })
+    }
+
+    /// Submits a job.
     pub async fn submit(&self, draft: Draft) -> Result<JobId, ApiError> {
         let submitted = async {
-            let _permit = self.submissions.acquire().await;
-            Ok::<_, ApiError>(self.dial().await?.submit(draft).await?)
+            let mut own = self.own_client().await?;
+            Ok::<_, ApiError>(own.client.submit(draft).await?)
         };
         let late = |_| {
             let mut error = ApiError::away("the job was not accepted in time");
@@ -131,7 +149,7 @@ impl SharedDispatcher {
             error
         };
         let submitted = timeout(SUBMIT_DEADLINE, submitted).await.map_err(late)?;
-        self.connection.lock().await.answers.clear();
+        self.forget_answers().await;
         submitted
     }
 

@@ -150,8 +150,9 @@ pub(crate) async fn retry(
     uri: Uri,
 ) -> Answered {
     let (job, RetryQuery { current }) = (asked::job(&job)?, asked::query(&uri)?);
-    let mut client = shared.dispatcher.dial().await?;
-    let changed = client.changed_inputs(shared.dispatcher.cluster(), job).await?;
+    let mut own = shared.dispatcher.own_client().await?;
+    let changed = own.client.changed_inputs(shared.dispatcher.cluster(), job).await?;
+    drop(own);
     let current = match current {
         true => changed.into_iter().map(as_now).collect::<Result<_, _>>()?,
         false if changed.is_empty() => Vec::new(),

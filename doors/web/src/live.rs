@@ -14,7 +14,8 @@ use tokio::sync::watch;
 pub(crate) struct LiveState {
     /// Number of changes before.
     pub version: u64,
-    /// Whether the dispatcher answers.
+    /// Whether the dispatcher is connected. Only the connection for events says so: answers may be
+    /// those of a moment ago.
     pub is_connected: bool,
     /// All jobs, with the versions of their last changes.
     jobs: Arc<BTreeMap<JobId, (u64, Arc<JobView>)>>,
@@ -50,7 +51,7 @@ impl LiveState {
         let is_same = self.version > 0 && are_same(&self.executors.1, &executors);
         LiveState {
             version,
-            is_connected: true,
+            is_connected: self.is_connected,
             jobs: Arc::new(next),
             executors: match is_same {
                 true => self.executors.clone(),
@@ -68,6 +69,14 @@ impl LiveState {
             only: (self.forgotten > version).then(|| self.jobs.keys().copied().collect()),
             executors: (self.executors.0 > version).then(|| self.executors.1.clone()),
         }
+    }
+
+    /// Whether something has changed after a version. The first state is new even if it is empty.
+    fn has_changed_since(&self, version: u64) -> bool {
+        version == 0
+            || self.executors.0 > version
+            || self.forgotten > version
+            || self.jobs.values().any(|(at, _)| *at > version)
     }
 
     /// Whether the cluster has a job.
@@ -100,10 +109,17 @@ impl LiveView {
 
     /// Notes the dispatcher's answers.
     pub fn note(&self, jobs: Vec<JobView>, executors: Vec<ExecutorView>) {
-        self.0.send_modify(|state| *state = state.with(jobs, executors));
+        self.0.send_if_modified(|state| {
+            let next = state.with(jobs, executors);
+            let is_new = next.has_changed_since(state.version);
+            if is_new {
+                *state = next;
+            }
+            is_new
+        });
     }
 
-    /// Notes whether the dispatcher answers.
+    /// Notes whether the dispatcher is connected.
     pub fn note_connection(&self, is_connected: bool) {
         self.0.send_if_modified(|state| {
             let is_new = state.is_connected != is_connected;

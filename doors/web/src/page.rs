@@ -18,7 +18,7 @@ const FILES: &[(&str, &str, &str)] = &[
     ("/page/jobs.js", SCRIPT, include_str!("../page/jobs.js")),
     ("/page/job.js", SCRIPT, include_str!("../page/job.js")),
     ("/page/nodes.js", SCRIPT, include_str!("../page/nodes.js")),
-    ("/page/preact.js", SCRIPT, include_str!("../page/vendor/preact-10.29.8/preact.min.module.js")),
+    ("/page/preact.js", SCRIPT, include_str!("../page/vendor/preact-10.29.8/preact.module.js")),
     ("/page/htm.js", SCRIPT, include_str!("../page/vendor/htm-3.1.1/htm.module.js")),
 ];
 

@@ -71,8 +71,10 @@ struct EventStream {
 struct LiveReader {
     state: watch::Receiver<LiveState>,
     version: u64,
-    /// Whether the reader was told that the dispatcher answers.
+    /// Whether the reader was told that the dispatcher is connected.
     told: Option<bool>,
+    /// Whether the job of the stream was in the state.
+    has_seen: bool,
 }
 
 /// `GET /events`.
@@ -91,8 +93,10 @@ pub(crate) async fn cluster_events(
         }
     };
     let position = position(&shared, &headers, &query)?;
-    if is_live {
-        refresh(&shared).await;
+    // Nothing has looked at the state while there was no reader. If the dispatcher is away, the
+    // reader is told so.
+    if is_live && let Err(why) = shared.look().await {
+        tracing::debug!("no state of the cluster: {}", why.message);
     }
     Ok(EventStream::new(shared, position, None, is_live)?.response())
 }
@@ -108,16 +112,8 @@ pub(crate) async fn job_events(
     let position = position(&shared, &headers, &asked::query(&uri)?)?;
     // Of a job that does not exist, there would be nothing to tell.
     jobs::one(&shared, job).await?;
-    refresh(&shared).await;
+    shared.look().await?;
     Ok(EventStream::new(shared, position, Some(job), true)?.response())
-}
-
-/// Brings the state up to date, which nothing has looked at while there was no reader. If the
-/// dispatcher is away, the reader is told so.
-async fn refresh(shared: &Shared) {
-    if let Err(why) = shared.look().await {
-        tracing::debug!("no state of the cluster: {}", why.message);
-    }
 }
 
 /// Where a reader goes on: the header of a browser that connects again comes first.
@@ -154,8 +150,12 @@ impl EventStream {
     ) -> Result<Self, ApiError> {
         let permit = shared.streams.clone().try_acquire_owned();
         let permit = permit.map_err(|_| ApiError::busy("streams of events"))?;
-        let live =
-            is_live.then(|| LiveReader { state: shared.live.read(), version: 0, told: None });
+        let live = is_live.then(|| LiveReader {
+            state: shared.live.read(),
+            version: 0,
+            told: None,
+            has_seen: false,
+        });
         shared.wanted.notify_one();
         let mut changes = shared.feed.changes();
         changes.mark_changed();
@@ -241,7 +241,9 @@ impl EventStream {
         }
         let version = std::mem::replace(&mut live.version, state.version);
         if let Some(job) = self.job {
-            if state.is_connected && !state.has(job) {
+            // A job that was just submitted may not be in the state yet.
+            live.has_seen |= state.has(job);
+            if live.has_seen && !state.has(job) {
                 self.is_over = true;
                 self.parts.push_back(sse("forgotten", None, &json!({ "job": job })));
             }

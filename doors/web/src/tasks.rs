@@ -99,10 +99,19 @@ async fn in_order(
     failed: bool,
 ) -> Result<TaskPage, ApiError> {
     // One more than the page has, to know whether there is one.
-    let mut tasks = shared
-        .dispatcher
-        .with(|client| Box::pin(client.tasks(job, from, limit + 1, failed)))
-        .await?;
+    let all = limit as usize + 1;
+    let (mut tasks, mut from) = (Vec::<TaskView>::new(), from);
+    loop {
+        let limit = (all - tasks.len()) as u32;
+        let answer = shared.dispatcher.look(FromClient::Tasks { job, from, limit, failed }).await?;
+        let ToClient::Tasks(part) = &*answer else { return Err(ApiError::unexpected()) };
+        tasks.extend(part.iter().cloned());
+        // An answer has no more tasks than fit in a message.
+        match part.last() {
+            Some(last) if tasks.len() < all => from = last.task.index.saturating_add(1),
+            _ => break,
+        }
+    }
     let next = tasks.get(limit as usize).map(|task| task.task.index);
     tasks.truncate(limit as usize);
     Ok(TaskPage { schema_version: SCHEMA_VERSION, tasks, next, matches: None })
@@ -122,9 +131,9 @@ async fn indexed(
     let mut tasks = Vec::with_capacity(indexes.len());
     for index in indexes {
         let asked = FromClient::Tasks { job, from: index, limit: 1, failed: false };
-        let answer = shared.dispatcher.ask(asked).await?;
-        let ToClient::Tasks(found) = answer else { return Err(ApiError::unexpected()) };
-        tasks.extend(found);
+        let answer = shared.dispatcher.look(asked).await?;
+        let ToClient::Tasks(found) = &*answer else { return Err(ApiError::unexpected()) };
+        tasks.extend(found.iter().cloned());
     }
     let next = (end < matches).then_some(end as u32);
     Ok(TaskPage { schema_version: SCHEMA_VERSION, tasks, next, matches: Some(matches) })

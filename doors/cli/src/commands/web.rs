@@ -11,11 +11,6 @@ use crate::interrupt::Signals;
 use crate::print::{out, say};
 use crate::show;
 
-/// Serve the cluster over HTTP: an API with the JSON of `--json`, and a live page
-///
-/// The URL that is printed has a token, without which nothing is answered. The token is new each
-/// time. Jobs that are submitted over HTTP run as the user of this command, and relative paths in
-/// them are below the folder where the command was started.
 #[derive(Args)]
 pub(crate) struct WebArgs {
     /// Listen on ADDRESS:PORT, or on a Unix socket, which only this user can open and which needs
