@@ -305,9 +305,14 @@ fn tasks_are_filtered_sorted_and_paged() {
     let cluster = Cluster::start(&[&["--slots", "4"]]);
     let web = WebProcess::start(&cluster);
     let job = "[[task]]\narray = \"1-30\"\n\
-               command = [\"sh\", \"-c\", \"[ $0 != 7 ] && [ $0 != 17 ]\", \"{}\"]\n";
+               command = [\"sh\", \"-c\", \"until [ -e go ]; do sleep 0.02; done; \
+               [ $0 != 7 ] && [ $0 != 17 ]\", \"{}\"]\n";
     web.submit(TOML, job);
+    let matches = |query: &str| web.api(&format!("/jobs/1/tasks?{query}"))["matches"].as_u64();
+    assert_eq!(matches("state=succeeded,failed"), Some(0));
+    cluster.write("go", "");
     cluster.run(&["job", "wait", "1"]).exits(1);
+    assert_eq!(matches("state=succeeded,failed"), Some(30), "the end of a job makes a new index");
     let list = |query: &str| {
         let page = web.api(&format!("/jobs/1/tasks?{query}"));
         let tasks = page["tasks"].as_array().expect("a list").iter();

@@ -104,10 +104,10 @@ pub(crate) enum Command {
     Events(events::EventsArgs),
     /// Serve the cluster over HTTP: an API and a live page
     #[command(
-        after_help = "The URL that is printed has a token, without which requests are refused. Each \
-                      start has a new token. Jobs that are submitted over HTTP run as the user of \
-                      this command, and relative paths in them are below the folder where the \
-                      command was started. See docs/guides/web.md."
+        after_help = "The URL that is printed has a token, without which requests are refused; \
+                      each start has a new one. Jobs that are submitted over HTTP run as the \
+                      user of this command, and relative paths in them are below the folder \
+                      where the command was started. See docs/guides/web.md."
     )]
     Web(web::WebArgs),
     /// Start a dispatcher, an executor, or a cluster on this machine

@@ -64,185 +64,104 @@ const OBJECT: &[ApiParameter] = &[parameter(
 const CURRENT: &[ApiParameter] =
     &[parameter("current", "boolean", "Read inputs that have changed as they are now.")];
 
-const fn route(
-    method: Method,
+/// A path with the method GET.
+fn read(
     path: &'static str,
     summary: &'static str,
     query: &'static [ApiParameter],
     answer: RouteAnswer,
-) -> ApiRoute {
-    ApiRoute { method, path, summary, query, answer }
+    handler: Handler,
+) -> (ApiRoute, Handler) {
+    (ApiRoute { method: Method::GET, path, summary, query, answer }, handler)
 }
 
-const fn json(fields: &'static [(&'static str, &'static str)]) -> RouteAnswer {
-    RouteAnswer::Json(fields)
+/// A path with another method.
+fn change(
+    method: Method,
+    path: &'static str,
+    summary: &'static str,
+    answer: RouteAnswer,
+    handler: Handler,
+) -> (ApiRoute, Handler) {
+    (ApiRoute { method, path, summary, query: &[], answer }, handler)
 }
 
-/// Paths about jobs.
+/// Numbers of tasks, jobs or objects that were changed.
+const TASKS_CHANGED: RouteAnswer = RouteAnswer::Json(&[("tasks", "integer")]);
+const JOBS_CHANGED: RouteAnswer = RouteAnswer::Json(&[("jobs", "integer")]);
+const OBJECTS_CHANGED: RouteAnswer = RouteAnswer::Json(&[("objects", "integer")]);
+/// A page of a list.
+const JOBS_PAGE: RouteAnswer = RouteAnswer::Json(&[("jobs", "[JobView]"), ("next", "integer?")]);
+const TASKS_PAGE: RouteAnswer =
+    RouteAnswer::Json(&[("tasks", "[TaskView]"), ("next", "integer?"), ("matches", "integer?")]);
+/// Views.
+const JOBS: RouteAnswer = RouteAnswer::Json(&[("jobs", "[JobView]")]);
+const GRAPH: RouteAnswer = RouteAnswer::Json(&[("graph", "JobGraph")]);
+const REPORT: RouteAnswer = RouteAnswer::Json(&[("report", "JobReport")]);
+const TASK: RouteAnswer = RouteAnswer::Json(&[("task", "TaskView")]);
+const EXPLANATION: RouteAnswer = RouteAnswer::Json(&[("explanation", "Explanation")]);
+const LOG: RouteAnswer = RouteAnswer::Json(&[("log", "TaskLogView")]);
+const STATUS: RouteAnswer = RouteAnswer::Json(&[("status", "ClusterSummary")]);
+const EXECUTORS: RouteAnswer = RouteAnswer::Json(&[("executors", "[ExecutorView]")]);
+const POOLS: RouteAnswer = RouteAnswer::Json(&[("pools", "[PoolView]")]);
+const OBJECTS: RouteAnswer = RouteAnswer::Json(&[("objects", "[ObjectView]")]);
+
+/// Paths that show jobs.
 fn job_routes() -> Vec<(ApiRoute, Handler)> {
-    const JOBS: RouteAnswer = json(&[("jobs", "[JobView]")]);
-    const COUNT: RouteAnswer = json(&[("tasks", "integer")]);
-    use Method as M;
+    let graph = "Show the templates of a job, and what they read of each other";
+    let (text, stream) = (RouteAnswer::Text, RouteAnswer::Stream);
+    let explanation = "Explain why a task waits, or where it ran and why";
     vec![
-        (
-            route(
-                M::GET,
-                "/jobs",
-                "List jobs",
-                JOBS_QUERY,
-                json(&[("jobs", "[JobView]"), ("next", "integer?")]),
-            ),
-            || get(jobs::list),
-        ),
-        (route(M::POST, "/jobs", "Submit a job", &[], RouteAnswer::Created), || {
-            post(submit::submit)
+        read("/jobs", "List jobs", JOBS_QUERY, JOBS_PAGE, || get(jobs::list)),
+        read("/jobs/{job}", "Show a job", &[], JOBS, || get(jobs::show)),
+        read("/jobs/{job}/graph", graph, &[], GRAPH, || get(jobs::graph)),
+        read("/jobs/{job}/report", "Show samples and metrics", &[], REPORT, || get(jobs::report)),
+        read("/jobs/{job}/events", "Follow a job to its end", &[AFTER], stream, || {
+            get(sse::job_events)
         }),
-        (route(M::GET, "/jobs/{job}", "Show a job", &[], JOBS), || get(jobs::show)),
-        (
-            route(
-                M::DELETE,
-                "/jobs/{job}",
-                "Forget an ended job",
-                &[],
-                json(&[("jobs", "integer")]),
-            ),
-            || delete(jobs::forget),
-        ),
-        (
-            route(
-                M::POST,
-                "/jobs/{job}/cancel",
-                "Cancel the tasks that have not ended",
-                &[],
-                COUNT,
-            ),
-            || post(jobs::cancel),
-        ),
-        (
-            route(
-                M::POST,
-                "/jobs/{job}/retry",
-                "Run failed and cancelled tasks of an ended job again",
-                CURRENT,
-                COUNT,
-            ),
-            || post(jobs::retry),
-        ),
-        (
-            route(
-                M::POST,
-                "/jobs/{job}/release",
-                "Let executors evict the outputs that an ended job keeps in the cluster",
-                &[],
-                json(&[("objects", "integer")]),
-            ),
-            || post(jobs::release),
-        ),
-        (
-            route(
-                M::GET,
-                "/jobs/{job}/graph",
-                "Show the templates of a job, and what they read of each other",
-                &[],
-                json(&[("graph", "JobGraph")]),
-            ),
-            || get(jobs::graph),
-        ),
-        (
-            route(
-                M::GET,
-                "/jobs/{job}/report",
-                "Show the samples and metrics of a job",
-                &[],
-                json(&[("report", "JobReport")]),
-            ),
-            || get(jobs::report),
-        ),
-        (
-            route(
-                M::GET,
-                "/jobs/{job}/events",
-                "Follow a job to its end",
-                &[AFTER],
-                RouteAnswer::Stream,
-            ),
-            || get(sse::job_events),
-        ),
+        read("/jobs/{job}/tasks", "List tasks", TASKS_QUERY, TASKS_PAGE, || get(tasks::list)),
+        read("/jobs/{job}/tasks/{index}", "Show a task", &[], TASK, || get(tasks::show)),
+        read("/jobs/{job}/tasks/{index}/explanation", explanation, &[], EXPLANATION, || {
+            get(tasks::explain)
+        }),
+        read("/jobs/{job}/tasks/{index}/log", "Show an end and outputs", &[], LOG, || {
+            get(tasks::log)
+        }),
+        read("/jobs/{job}/tasks/{index}/stdout", "Get standard output", &[], text, || {
+            get(tasks::stdout)
+        }),
+        read("/jobs/{job}/tasks/{index}/stderr", "Get standard error", &[], text, || {
+            get(tasks::stderr)
+        }),
     ]
 }
 
-/// Paths about tasks.
-fn task_routes() -> Vec<(ApiRoute, Handler)> {
-    use Method as M;
+/// Paths that make or change jobs.
+fn change_routes() -> Vec<(ApiRoute, Handler)> {
+    let retry = "Run failed and cancelled tasks of an ended job again";
+    let release = "Let executors evict the outputs that an ended job keeps in the cluster";
+    let mut retried =
+        change(Method::POST, "/jobs/{job}/retry", retry, TASKS_CHANGED, || post(jobs::retry));
+    retried.0.query = CURRENT;
     vec![
-        (
-            route(
-                M::GET,
-                "/jobs/{job}/tasks",
-                "List tasks of a job",
-                TASKS_QUERY,
-                json(&[("tasks", "[TaskView]"), ("next", "integer?"), ("matches", "integer?")]),
-            ),
-            || get(tasks::list),
-        ),
-        (
-            route(
-                M::GET,
-                "/jobs/{job}/tasks/{index}",
-                "Show a task",
-                &[],
-                json(&[("task", "TaskView")]),
-            ),
-            || get(tasks::show),
-        ),
-        (
-            route(
-                M::GET,
-                "/jobs/{job}/tasks/{index}/explanation",
-                "Explain why a task waits, or where it ran and why",
-                &[],
-                json(&[("explanation", "Explanation")]),
-            ),
-            || get(tasks::explain),
-        ),
-        (
-            route(
-                M::GET,
-                "/jobs/{job}/tasks/{index}/log",
-                "Show how a task ended and what it has printed",
-                &[],
-                json(&[("log", "TaskLogView")]),
-            ),
-            || get(tasks::log),
-        ),
-        (
-            route(
-                M::GET,
-                "/jobs/{job}/tasks/{index}/stdout",
-                "Get the standard output of a task",
-                &[],
-                RouteAnswer::Text,
-            ),
-            || get(tasks::stdout),
-        ),
-        (
-            route(
-                M::GET,
-                "/jobs/{job}/tasks/{index}/stderr",
-                "Get the standard error of a task",
-                &[],
-                RouteAnswer::Text,
-            ),
-            || get(tasks::stderr),
-        ),
-        (
-            route(
-                M::POST,
-                "/jobs/{job}/tasks/{index}/cancel",
-                "Cancel a task",
-                &[],
-                json(&[("tasks", "integer")]),
-            ),
+        change(Method::POST, "/jobs", "Submit a job", RouteAnswer::Created, || {
+            post(submit::submit)
+        }),
+        change(Method::DELETE, "/jobs/{job}", "Forget an ended job", JOBS_CHANGED, || {
+            delete(jobs::forget)
+        }),
+        change(Method::POST, "/jobs/{job}/cancel", "Cancel a job", TASKS_CHANGED, || {
+            post(jobs::cancel)
+        }),
+        retried,
+        change(Method::POST, "/jobs/{job}/release", release, OBJECTS_CHANGED, || {
+            post(jobs::release)
+        }),
+        change(
+            Method::POST,
+            "/jobs/{job}/tasks/{index}/cancel",
+            "Cancel a task",
+            TASKS_CHANGED,
             || post(tasks::cancel),
         ),
     ]
@@ -250,59 +169,22 @@ fn task_routes() -> Vec<(ApiRoute, Handler)> {
 
 /// Paths about the cluster.
 fn cluster_routes() -> Vec<(ApiRoute, Handler)> {
-    const POOLS: RouteAnswer = json(&[("pools", "[PoolView]")]);
-    use Method as M;
+    let events = "Follow what happens in the cluster";
+    let catalog = "Show which executors hold an object";
     vec![
-        (
-            route(
-                M::GET,
-                "/status",
-                "Show a summary of the cluster",
-                &[],
-                json(&[("status", "ClusterSummary")]),
-            ),
-            || get(cluster::status),
-        ),
-        (
-            route(
-                M::GET,
-                "/executors",
-                "List executors",
-                &[],
-                json(&[("executors", "[ExecutorView]")]),
-            ),
-            || get(cluster::executors),
-        ),
-        (route(M::GET, "/pools", "List pools of nodes", &[], POOLS), || get(cluster::pools)),
-        (
-            route(M::GET, "/pools/{pool}", "Show a pool with its nodes and requests", &[], POOLS),
-            || get(cluster::pool),
-        ),
-        (
-            route(
-                M::GET,
-                "/catalog",
-                "Show which executors hold an object",
-                OBJECT,
-                json(&[("objects", "[ObjectView]")]),
-            ),
-            || get(cluster::catalog),
-        ),
-        (
-            route(
-                M::GET,
-                "/events",
-                "Follow what happens in the cluster",
-                &[AFTER, INCLUDE],
-                RouteAnswer::Stream,
-            ),
-            || get(sse::cluster_events),
-        ),
+        read("/status", "Show a summary of the cluster", &[], STATUS, || get(cluster::status)),
+        read("/executors", "List executors", &[], EXECUTORS, || get(cluster::executors)),
+        read("/pools", "List pools of nodes", &[], POOLS, || get(cluster::pools)),
+        read("/pools/{pool}", "Show a pool with its nodes", &[], POOLS, || get(cluster::pool)),
+        read("/catalog", catalog, OBJECT, OBJECTS, || get(cluster::catalog)),
+        read("/events", events, &[AFTER, INCLUDE], RouteAnswer::Stream, || {
+            get(sse::cluster_events)
+        }),
     ]
 }
 
 fn all() -> Vec<(ApiRoute, Handler)> {
-    [job_routes(), task_routes(), cluster_routes()].concat()
+    [job_routes(), change_routes(), cluster_routes()].concat()
 }
 
 /// The document of the API.

@@ -4,15 +4,15 @@
 //! | --- | --- | --- |
 //! | `event` | an event, as `eyas --json events` has it | its position |
 //! | `gap` | events are missing here: load again what is shown | |
-//! | `jobs` | jobs that have changed; `only`: the ids of all jobs, if some are forgotten | |
+//! | `jobs` | jobs that have changed; `only`: all ids, if some are forgotten | |
 //! | `executors` | all executors | |
 //! | `dispatcher` | whether the dispatcher answers | |
 //! | `job` | the job of a job's stream, when it has changed | |
 //! | `over` | the same, when it has ended; the stream ends | |
 //! | `forgotten` | the job of a job's stream, when it was forgotten; the stream ends | |
 //!
-//! A reader has a position and no queue. What it does not read in time is left out: of the state, it
-//! gets the newest; of events, the `gap`.
+//! A reader has a position and no queue. What it does not read in time is left out: of the state,
+//! it gets the newest; of events, the `gap`.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
