@@ -143,6 +143,17 @@ impl ObjectId {
     }
 }
 
+impl ObjectId {
+    /// The id of the content of this object, if it is a compressed file.
+    pub fn decompressed(self) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(b"decompressed").update(&self.0);
+        let mut id = [0; 16];
+        id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        ObjectId(id)
+    }
+}
+
 /// Permissions of a file: the nine bits that tell whether its owner, its group and all others may
 /// read, write and execute it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

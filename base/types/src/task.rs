@@ -193,8 +193,8 @@ pub enum InputFrom {
         /// Index of the output in the template of that task.
         output: u16,
     },
-    /// A part of an object. The whole object is in the node's store, and the sandbox has a copy of
-    /// the part.
+    /// A part of an object, or what else the task reads of it. The whole object is in the node's
+    /// store, and the sandbox has a copy of the part.
     Part {
         /// Index in the job's list of objects.
         object: u32,
@@ -241,8 +241,9 @@ impl InputFrom {
     }
 }
 
-/// A part of a file. `u64::MAX` as the end stands for the end of the file. [All](Self::ALL) bytes
-/// are a private copy of the file, which the task may write.
+/// What a task reads of a file, if it does not read the file as it is. `u64::MAX` as the end stands
+/// for the end of the file. [All](Self::ALL) bytes are a private copy of the file, which the task
+/// may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PartOfFile {
     /// A range of bytes.
@@ -259,6 +260,11 @@ pub enum PartOfFile {
         /// The record after the last one.
         end: u64,
     },
+    /// The content of a compressed file, which each node decompresses once and keeps in its store.
+    Decompressed {
+        /// Whether the task gets a private copy, which it may write.
+        copied: bool,
+    },
 }
 
 impl PartOfFile {
@@ -269,11 +275,32 @@ impl PartOfFile {
 impl Input {
     /// The same input as a private copy, unless it is a part of a file, which is a copy anyway.
     pub fn copied(self) -> Self {
-        let part = PartOfFile::ALL;
+        self.read_as(|part| match part {
+            None => PartOfFile::ALL,
+            Some(PartOfFile::Decompressed { .. }) => PartOfFile::Decompressed { copied: true },
+            Some(part) => part,
+        })
+    }
+
+    /// The same input, but the task reads the content of the compressed file.
+    pub fn decompressed(self) -> Self {
+        self.read_as(|part| part.unwrap_or(PartOfFile::Decompressed { copied: false }))
+    }
+
+    /// Whether the task reads the content of a compressed file.
+    pub fn is_decompressed(&self) -> bool {
+        matches!(self.from.part(), Some(PartOfFile::Decompressed { .. }))
+    }
+
+    fn read_as(self, part: impl FnOnce(Option<PartOfFile>) -> PartOfFile) -> Self {
+        let part = part(self.from.part());
         let from = match self.from {
-            InputFrom::Object(object) => InputFrom::Part { object, part },
-            InputFrom::Output { task, output } => InputFrom::OutputPart { task, output, part },
-            part => part,
+            InputFrom::Object(object) | InputFrom::Part { object, .. } => {
+                InputFrom::Part { object, part }
+            }
+            InputFrom::Output { task, output } | InputFrom::OutputPart { task, output, .. } => {
+                InputFrom::OutputPart { task, output, part }
+            }
         };
         Input { from, ..self }
     }

@@ -23,11 +23,15 @@ use crate::trust::Trust;
 /// Version of all messages of sessions, major and minor. `formats.txt` beside `src/` has what it
 /// consists of. Both sides must have the same major version. A minor version adds messages, which a
 /// process sends only to sides that have it ([`Hello::minor`]).
-pub const PROTOCOL_VERSION: (u16, u16) = (13, 7);
+pub const PROTOCOL_VERSION: (u16, u16) = (13, 8);
 
 /// The minor version from which on outputs are delivered when their task fails. Templates with such
 /// outputs are not sent to sides that lack it.
 pub const MINOR_OF_FAILURES: u16 = 3;
+
+/// The minor version from which on tasks read the content of compressed files. Tasks with such
+/// inputs are not sent to sides that lack it.
+pub const MINOR_OF_CONTENTS: u16 = 8;
 
 /// Why the other side of a connection cannot be talked to.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

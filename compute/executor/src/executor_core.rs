@@ -693,6 +693,12 @@ impl ClaimPlaces for CoreHandle {
         question
     }
 
+    fn derived(&self, task: TaskId, source: ObjectId, object: ObjectId, size_bytes: u64) {
+        let mut core = self.lock();
+        core.events.push_back(Event::Derived { task, source, object, size_bytes });
+        core.settle();
+    }
+
     fn lend(&self, task: TaskId, lends: bool) {
         let mut core = self.lock();
         core.events.push_back(if lends { Event::Lent { task } } else { Event::Reclaimed { task } });

@@ -32,6 +32,7 @@ use crate::resources::task_group::{NoTaskGroups, TaskGroups};
 use crate::session::{KILL_DEADLINE, SessionEnd, SessionHost, reconnect};
 use crate::stop::StopSignal;
 use crate::storage_turns::StorageTurns;
+use crate::task::contents::Contents;
 use crate::task::sandbox::kept::KeptSandboxes;
 use crate::task::tokens::Tokens;
 use crate::task::{MAX_DELIVERIES, TaskRunner, sandbox};
@@ -107,6 +108,7 @@ async fn run_executor(
         gpus: config.gpus.clone(),
         stop: stop.clone(),
         floor_bytes: config.limits.floor_bytes,
+        contents: Contents::new(store.clone(), &config.limits),
         movers,
         deliveries: Arc::new(Semaphore::new(MAX_DELIVERIES)),
     });

@@ -8,13 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use eyas_files::RecordsError;
-use eyas_store::{ObjectStore, Seal, Storage, StoreErrorKind, name_of, path_of};
+use eyas_store::{ObjectStore, Presence, Seal, Storage, StoreErrorKind, name_of, path_of};
 use eyas_types::dfs::NodeId;
 use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::task::DEFAULT_CAPTURE_BYTES;
 use eyas_types::template::Expansion;
-use eyas_types::{Name, ObjectId, Outcome, Program, Reads, Status, TaskTemplate, WorkingFolder};
+use eyas_types::{
+    Name, ObjectId, Outcome, PartOfFile, Program, Reads, Status, TaskTemplate, WorkingFolder, shown,
+};
+use eyas_wire::executor::AssignedInput;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
@@ -31,6 +33,7 @@ use crate::stop::StopSignal;
 mod advice;
 mod assigned;
 mod call;
+pub(crate) mod contents;
 mod deliver;
 mod disk_full;
 mod failed_outputs;
@@ -48,6 +51,7 @@ mod written_instead;
 use advice::add_advice;
 pub(crate) use assigned::AssignedTask;
 use call::Worker;
+use contents::{ContentError, Contents};
 use deliver::Delivery;
 use in_place::OutputPaths;
 use input_list::InputLists;
@@ -125,6 +129,7 @@ pub(crate) struct TaskRunner {
     pub stop: StopSignal,
     /// With less free space than this the node counts as short of disk.
     pub floor_bytes: u64,
+    pub contents: Contents,
     /// The runtime that moves bytes.
     pub movers: Handle,
     /// Bounds the tasks that deliver outputs outside of their slots.
@@ -485,11 +490,12 @@ impl TaskRunner {
     /// changed.
     fn find_damaged(&self, run: &TaskRun, changes: &mut StoreChanges) -> bool {
         let mut is_damaged = false;
-        for object in &run.task.objects {
-            let seal = self.store.verify_seal(*object);
+        let contents = run.task.contents();
+        for object in run.task.objects.iter().copied().chain(contents) {
+            let seal = self.store.verify_seal(object);
             if seal != Seal::Intact {
                 is_damaged |= seal == Seal::Broken;
-                changes.damaged.push(*object);
+                changes.damaged.push(object);
             }
         }
         is_damaged
@@ -589,36 +595,16 @@ impl TaskRunner {
         let mut failure = None;
         let all = paths.iter().zip(&run.task.objects).zip(&run.task.assignment.inputs);
         for ((path, object), input) in all.skip(are_staged) {
-            let staged = match input.part {
-                None => sandbox
-                    .stage(&self.store, *object, path, remember)
-                    .map(drop)
-                    .map_err(PartError::Store),
-                Some(part) => sandbox.stage_part(&self.store, *object, input, part, path, remember),
-            };
-            if let Err(e) = staged {
-                let reason = format!("cannot stage {} on {}: {e}", path.display(), self.name);
-                let e = match e {
-                    PartError::Store(e) => e,
-                    PartError::Records(RecordsError::Unreadable(_)) => {
-                        failure = Some(failed(FailureKind::Node, reason));
-                        break;
-                    }
-                    PartError::Records(_) | PartError::BeyondEnd { .. } => {
-                        failure = Some(failed(FailureKind::Start, reason));
-                        break;
-                    }
+            let (is_missing, status) =
+                match self.stage_input(run, sandbox, (input, *object), path, remember) {
+                    Ok(()) => continue,
+                    Err(failed) => failed,
                 };
-                let is_full = e.kind == StoreErrorKind::Full;
-                failure = Some(failed(
-                    if is_full { FailureKind::NodeFull } else { FailureKind::Node },
-                    reason,
-                ));
-                if e.kind != StoreErrorKind::NotHere {
-                    break;
-                }
-                missing.push(*object);
+            failure = Some(status);
+            if !is_missing {
+                break;
             }
+            missing.push(*object);
         }
         if let Some(failure) = failure {
             return Err(failure);
@@ -633,6 +619,70 @@ impl TaskRunner {
             WorkingFolder::Path(_) => name_of(sandbox.folder().join(path)),
         };
         Ok(paths.into_iter().map(name).collect())
+    }
+
+    /// Stages one input. A failure says whether the input has gone from the store.
+    fn stage_input(
+        &self,
+        run: &TaskRun,
+        sandbox: &mut Sandbox,
+        (input, object): (&AssignedInput, ObjectId),
+        path: &Path,
+        remember: bool,
+    ) -> Result<(), (bool, Status)> {
+        let staged = match input.part {
+            None => sandbox
+                .stage(&self.store, object, path, remember)
+                .map(drop)
+                .map_err(PartError::Store),
+            Some(PartOfFile::Decompressed { copied }) => self
+                .stage_content(run, sandbox, (input, object), (path, copied), remember)
+                .map_err(PartError::Content),
+            Some(part) => sandbox.stage_part(&self.store, object, input, part, path, remember),
+        };
+        staged.map_err(|error| {
+            let reason = match &error {
+                PartError::Content(why) => {
+                    format!(
+                        "cannot decompress {} on {}: {why}",
+                        shown(input.object.base_name()),
+                        self.name
+                    )
+                }
+                why => format!("cannot stage {} on {}: {why}", path.display(), self.name),
+            };
+            (error.is_missing(), error.status(reason))
+        })
+    }
+
+    /// Puts the content of a compressed input at the name that the task expects: a link to the
+    /// store, or a copy.
+    fn stage_content(
+        &self,
+        run: &TaskRun,
+        sandbox: &mut Sandbox,
+        (input, source): (&AssignedInput, ObjectId),
+        (path, is_copied): (&Path, bool),
+        remember: bool,
+    ) -> Result<(), ContentError> {
+        let (name, at) = (input.object.base_name(), self.new_folder("content"));
+        let make = || self.contents.make((source, name), &at, || !run.control.is_cancelled());
+        let mut stage = |object| match is_copied {
+            true => sandbox.stage_copy(&self.store, object, path, remember),
+            false => sandbox.stage(&self.store, object, path, remember).map(drop),
+        };
+        let object = make()?;
+        match stage(object) {
+            // It was evicted meanwhile, or damaged.
+            Err(error) if error.kind == StoreErrorKind::NotHere => stage(make()?)?,
+            staged => staged?,
+        }
+        if let Presence::Ready { size_bytes, .. } = self.store.presence(object)
+            && let Some(session) = run.claims.upgrade()
+        {
+            session.derived(run.task.id(), source, object, size_bytes);
+        }
+        Ok(())
     }
 
     fn command(

@@ -109,6 +109,9 @@ impl Node {
                     self.fetched(object, Origin::Local, 0, effects);
                 }
             }
+            Event::Derived { task, source, object, size_bytes } => {
+                self.derived(task, (source, object), size_bytes, effects)
+            }
             Event::FreeSpace { bytes, inodes } => objects.set_free(bytes, inodes),
         }
         if self.tasks.len() == 0 {
@@ -249,6 +252,22 @@ impl Node {
         }
     }
 
+    /// A running task reads a file that was made of its input.
+    fn derived(
+        &mut self,
+        task: TaskId,
+        (source, object): (ObjectId, ObjectId),
+        size_bytes: u64,
+        effects: &mut Vec<Effect>,
+    ) {
+        let entry = self.tasks.known(task);
+        if !entry.derived.contains(&object)
+            && self.objects.derived((source, object), size_bytes, effects)
+        {
+            entry.derived.push(object);
+        }
+    }
+
     fn lost(&mut self, object: ObjectId, effects: &mut Vec<Effect>) {
         // If the object is being fetched, this is a second report of the same loss.
         if self.objects.fetches.lost(object) || !self.objects.space.is_known(object) {
@@ -263,6 +282,7 @@ impl Node {
                 State::Running | State::Suspended => {
                     // The pin has gone with the object.
                     entry.inputs.retain(|input| input.object != object);
+                    entry.derived.retain(|derived| *derived != object);
                     continue;
                 }
                 State::Staging { missing } => missing,
@@ -305,6 +325,7 @@ impl Node {
         }
         if entry.is_admitted() {
             self.objects.leave(task, &entry.inputs, effects);
+            self.objects.leave_derived(&entry.derived, effects);
         }
         entry
     }
@@ -322,7 +343,7 @@ impl Node {
             .tasks
             .values()
             .filter(|entry| entry.is_admitted())
-            .map(|entry| entry.inputs.len())
+            .map(|entry| entry.inputs.len() + entry.derived.len())
             .sum();
         assert_eq!(
             space.pins() as usize,

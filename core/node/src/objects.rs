@@ -48,6 +48,43 @@ impl NodeObjects {
         }
     }
 
+    /// A task reads a file that was made of its input. Returns whether the file stays, pinned for
+    /// the task. The input counts as used later, so that the file leaves before it: it can be made
+    /// again here.
+    pub fn derived(
+        &mut self,
+        (source, object): (ObjectId, ObjectId),
+        size_bytes: u64,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let mut evicted = Vec::new();
+        let stays = match self.space.is_here(object) {
+            true => {
+                self.space.pin(object);
+                true
+            }
+            false => self.space.derived(object, size_bytes, &mut evicted),
+        };
+        if stays {
+            self.space.used(object);
+            if self.space.is_here(source) {
+                self.space.used(source);
+            }
+        } else {
+            evicted.push(object);
+        }
+        effects.extend(evicted.into_iter().map(|object| Effect::Evict { object }));
+        stays
+    }
+
+    /// A task no longer needs files that were made of its inputs.
+    pub fn leave_derived(&mut self, derived: &[ObjectId], effects: &mut Vec<Effect>) {
+        for object in derived {
+            self.space.unpin(*object);
+            self.drop_unless_cached(*object, effects);
+        }
+    }
+
     /// A fetched object is in the store.
     pub fn arrived(
         &mut self,

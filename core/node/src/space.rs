@@ -260,6 +260,24 @@ impl Space {
         fits
     }
 
+    /// Adds a file that was made of another object, and pins it for a task. It was on the disk
+    /// already, so only the limits count. Evicts idle objects as [`make_room`](Self::make_room)
+    /// does; returns false if there is no room.
+    pub fn derived(
+        &mut self,
+        object: ObjectId,
+        size_bytes: u64,
+        evicted: &mut Vec<ObjectId>,
+    ) -> bool {
+        let more = StoreAmount { bytes: size_bytes, objects: 1 };
+        let fits = self.evict_until(|space, less| space.is_within(more, less), evicted);
+        if fits {
+            self.enter(object, Entry { size_bytes, pins: 1, here: true, held: false });
+            self.policy.stored(object);
+        }
+        fits
+    }
+
     /// Adds and holds an object that was in the store when it was opened, even if it exceeds the
     /// limits.
     pub fn enter_held(&mut self, object: ObjectId, size_bytes: u64) {

@@ -13,6 +13,8 @@ use crate::slots::TakenSlot;
 pub(crate) struct NodeTask {
     /// Sorted by object.
     pub inputs: Vec<StagedInput>,
+    /// Files that were made of its inputs, pinned for it.
+    pub derived: Vec<ObjectId>,
     pub need: Resources,
     pub priority: i32,
     /// Whether other tasks compute while it is staged, because many bytes of its inputs were
@@ -91,6 +93,7 @@ impl NodeTask {
         inputs.dedup_by_key(|input| input.object);
         NodeTask {
             inputs,
+            derived: Vec::new(),
             need,
             priority,
             is_data_intensive: false,
@@ -161,6 +164,7 @@ impl NodeTask {
     /// nothing.
     pub fn begin_again(&mut self) {
         self.inputs.iter_mut().for_each(|input| input.origin = None);
+        self.derived.clear();
         (self.lends, self.reclaims) = (false, false);
         (self.state, self.overtaken, self.passed, self.no_room_at) = (State::Queued, 0, 0, 0);
     }

@@ -72,6 +72,7 @@ enum Step {
     Give { which: u8, is_here: bool },
     Release { n: u8, is_wanted: bool },
     Produce { which: u8, n: u8 },
+    Derive { which: u8, n: u8 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -95,6 +96,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(which, is_here)| Step::Give { which, is_here }),
         1 => (0u8..12, any::<bool>()).prop_map(|(n, is_wanted)| Step::Release { n, is_wanted }),
         2 => (any::<u8>(), 8u8..12).prop_map(|(which, n)| Step::Produce { which, n }),
+        3 => (any::<u8>(), 12u8..16).prop_map(|(which, n)| Step::Derive { which, n }),
     ]
 }
 
@@ -284,7 +286,8 @@ impl World {
                 let Some(task) = pick(&self.running, *which) else { return };
                 self.suspended.remove(&task);
                 self.lending.remove(&task);
-                let (inputs, cpus, _) = self.running.remove(&task).expect("it was picked");
+                let (mut inputs, cpus, _) = self.running.remove(&task).expect("it was picked");
+                inputs.retain(|object| object.0[0] < 12);
                 self.waiting.insert(task, (inputs, cpus));
                 self.run(Event::OutOfDisk { task, written_bytes: u64::from(*written) });
             }
@@ -342,6 +345,16 @@ impl World {
                 } else {
                     Event::Discard { object }
                 });
+            }
+            Step::Derive { which, n } => {
+                let Some(task) = pick(&self.running, *which) else { return };
+                let Some(source) = self.running[&task].0.first().copied() else { return };
+                let (object, size_bytes) = (id(*n), size_bytes(*n - 8));
+                self.store.insert(object);
+                self.run(Event::Derived { task, source, object, size_bytes });
+                if self.store.contains(&object) {
+                    self.running.get_mut(&task).expect("it was picked").0.insert(object);
+                }
             }
             Step::Produce { which, n } => {
                 let Some(task) = pick(&self.running, *which) else { return };

@@ -31,6 +31,30 @@ impl ObjectStore {
         path: &Path,
         name: impl FnOnce(u64, Checksum, FileMode) -> ObjectSpec,
     ) -> Result<ObjectSpec, StoreError> {
+        self.adopt_file(path, |entry| {
+            let spec = name(entry.size_bytes, entry.checksum, entry.mode);
+            (spec.id(), entry, spec)
+        })
+    }
+
+    /// Makes a file the object with this id, as [`adopt`](Self::adopt) does. All may read it.
+    /// Returns its size.
+    ///
+    /// # Errors
+    /// As for `adopt`.
+    pub fn adopt_as(&self, path: &Path, id: ObjectId) -> Result<u64, StoreError> {
+        self.adopt_file(path, |entry| {
+            let size_bytes = entry.size_bytes;
+            (id, IndexEntry { mode: FileMode::READABLE, ..entry }, size_bytes)
+        })
+    }
+
+    /// Makes a file an object. `name` makes the object's id and its entry from what was found.
+    fn adopt_file<T>(
+        &self,
+        path: &Path,
+        name: impl FnOnce(IndexEntry) -> (ObjectId, IndexEntry, T),
+    ) -> Result<T, StoreError> {
         let failed =
             |error: io::Error| StoreError::io(format!("cannot keep `{}`", path.display()), error);
         let file = File::open(path).map_err(failed)?;
@@ -44,14 +68,13 @@ impl ObjectStore {
         summing.end();
         let (size_bytes, checksum) = (metadata.len(), summing.whole());
         let mode = FileMode::of(metadata.mode());
-        let spec = name(size_bytes, checksum, mode);
-        let entry = IndexEntry { size_bytes, checksum, mode, verified: true };
-        if self.adopt_inode(path, &file, spec.id(), entry)? {
-            self.remembered().insert(spec.id(), &summing);
+        let (id, entry, named) = name(IndexEntry { size_bytes, checksum, mode, verified: true });
+        if self.adopt_inode(path, &file, id, entry)? {
+            self.remembered().insert(id, &summing);
         } else {
-            self.copy(&file, spec.id(), entry, &mut buffer, &failed)?;
+            self.copy(&file, id, entry, &mut buffer, &failed)?;
         }
-        Ok(spec)
+        Ok(named)
     }
 
     /// Links the file into the store. Returns `false` if this is not possible, or if the file has

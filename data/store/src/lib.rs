@@ -15,6 +15,7 @@
 mod adopt;
 mod alias;
 pub mod checksum;
+pub mod compressed;
 pub mod damaged;
 mod durable;
 pub mod emulation;

@@ -14,6 +14,7 @@ mod bad_data;
 mod capi;
 mod chains;
 mod commands;
+mod compressed;
 mod crashes;
 mod data_diffusion;
 mod devices;

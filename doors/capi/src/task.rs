@@ -154,6 +154,7 @@ pub unsafe extern "C" fn eyas_task_add_input(
                 into: None,
                 range: None,
                 records: None,
+                decompress: false,
                 broadcast: false,
             },
         });
@@ -204,6 +205,7 @@ pub unsafe extern "C" fn eyas_task_add_input_into(
             into,
             range,
             records,
+            decompress: false,
         });
         Ok(())
     })

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use eyas_session::{FrameReader, FrameWriter, Session};
-use eyas_types::{JobId, Name, ObjectId, ObjectSpec, TaskItem, TaskTemplate};
+use eyas_types::{Input, JobId, Name, ObjectId, ObjectSpec, TaskItem, TaskTemplate};
 use eyas_wire::client::{FromClient, TaskResult, ToClient};
 use eyas_wire::view::JobView;
 
@@ -101,7 +101,12 @@ impl AttachedSender {
         objects: Vec<ObjectSpec>,
         items: Vec<TaskItem>,
     ) -> Result<(), ClientError> {
-        crate::client::check_minor(self.minor, &templates)?;
+        let decompresses = || {
+            let of_templates = templates.iter().flat_map(|template| &template.inputs);
+            let of_items = items.iter().flat_map(|item| &item.inputs);
+            of_templates.chain(of_items).any(Input::is_decompressed)
+        };
+        crate::client::check_minor(self.minor, &templates, decompresses)?;
         let mut messages = Vec::new();
         if !templates.is_empty() {
             messages.push(FromClient::Templates(templates));

@@ -257,6 +257,13 @@ impl Draft {
         }
     }
 
+    /// Whether some tasks read the content of compressed files.
+    pub(crate) fn decompresses(&self) -> bool {
+        let items = self.tasks.iter().flat_map(DraftTasks::items);
+        self.templates.iter().any(|template| template.inputs.iter().any(Input::is_decompressed))
+            || items.into_iter().any(|item| item.inputs.iter().any(Input::is_decompressed))
+    }
+
     /// Sets how inputs that are broadcast reach the executors. With a spanning tree, no task starts
     /// before all copies exist; if no input was named with [`broadcast`](Self::broadcast), all
     /// inputs are broadcast.
@@ -447,11 +454,12 @@ impl Draft {
     /// If the file is missing or has none of these bytes, or if a file of the cluster has none of
     /// these records.
     pub async fn part(&mut self, url: &Name, part: PartOfFile) -> Result<Input, DraftError> {
-        if !is_cluster_file(url) {
+        if !is_cluster_file(url) || matches!(part, PartOfFile::Decompressed { .. }) {
             return self.part_of_object(url, part).await;
         }
         let file = self.cluster_file(url).await?;
         let object = match part {
+            PartOfFile::Decompressed { .. } => unreachable!("it is of a whole object"),
             PartOfFile::Bytes { first, end } => file.part(first..end)?,
             PartOfFile::Records { first, end } => file.records(first..end).await?,
         };

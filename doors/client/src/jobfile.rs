@@ -65,7 +65,7 @@ pub use error::{ArrayLength, JobFileError, TaskFieldsError};
 use input::{AddedTasks, TaskIds, part_of};
 pub use input::{ArrayIndex, InputFields};
 pub use map_step::{MapStep, MapStepError, PassOutput};
-use names::{CommandText, of_values};
+use names::{CommandText, content_name, of_values};
 pub use output::{Keep, OutputFields};
 pub(crate) use paths::same;
 use paths::{declared_as, declares_number, kept_path, without_dot};
@@ -132,6 +132,8 @@ pub struct TaskFields {
     pub in_place: bool,
     /// Whether inputs are private copies, which the task may write, and not links to the store.
     pub copy_inputs: bool,
+    /// Whether inputs that are compressed are decompressed.
+    pub decompress: bool,
     /// Processors.
     #[serde(deserialize_with = "some_number")]
     pub cpus: Option<f64>,
@@ -296,13 +298,14 @@ impl TaskFields {
             Items::Files(files) => {
                 draft.look_up(&files).await?;
                 for file in files {
-                    let input = self.as_staged(draft.input(&file).await?);
+                    let input = draft.input(&file).await?;
+                    let input = self.as_staged(draft, input);
                     self.add_task(draft, known, array, vec![file], Some(input)).await?;
                 }
             }
             Items::Blocks(blocks) => {
                 for (file, block) in blocks {
-                    let block = self.as_staged(block);
+                    let block = self.as_staged(draft, block);
                     self.add_task(draft, known, array, vec![file], Some(block)).await?;
                 }
             }
@@ -367,8 +370,15 @@ impl TaskFields {
         }
     }
 
-    /// An input as the task gets it: a link to the store, or a copy.
-    fn as_staged(&self, input: Input) -> Input {
+    /// An input as the task gets it: as it is or decompressed, and a link to the store or a copy.
+    fn as_staged(&self, draft: &Draft, mut input: Input) -> Input {
+        if self.decompress {
+            input = input.decompressed();
+        }
+        if input.is_decompressed() && input.name.is_none() {
+            let object = input.from.object().map(|object| &draft.objects[object as usize]);
+            input.name = object.and_then(|object| content_name(object.base_name()));
+        }
         if self.copy_inputs { input.copied() } else { input }
     }
 
@@ -625,13 +635,14 @@ impl TaskFields {
     ) -> Result<(), TaskFieldsError> {
         let (path, name, into, part, broadcast) = match fields {
             InputFields::Path(path) => (path, None, None, None, false),
-            InputFields::Named { path, name, into, range, records, broadcast } => {
-                let part = part_of(range.as_deref(), records.as_deref())?;
+            InputFields::Named { path, name, into, range, records, decompress, broadcast } => {
+                let part = part_of(range.as_deref(), records.as_deref(), *decompress)?;
                 (path, name.as_ref(), into.as_ref(), part, *broadcast)
             }
             InputFields::Output { .. } => {
                 let of_item = (place, &*values);
-                return add_outputs(draft, known, fields, of_item, self.copy_inputs, inputs);
+                let forms = (self.copy_inputs, self.decompress);
+                return add_outputs(draft, known, fields, of_item, forms, inputs);
             }
         };
         if name.is_some() && into.is_some() {
@@ -650,7 +661,13 @@ impl TaskFields {
             input.name = match (name, into) {
                 (Some(name), _) => Some(name.clone()),
                 (None, Some(into)) => Some(names::of_file(into, index, &found)?),
-                (None, None) => kept_path(&found).filter(|_| self.is_in_sandbox()),
+                (None, None) => {
+                    let kept = kept_path(&found).filter(|_| self.is_in_sandbox());
+                    let is_content = self.decompress || input.is_decompressed();
+                    let content = kept.as_ref().filter(|_| is_content);
+                    let content = content.and_then(|kept| content_name(kept));
+                    content.or(kept)
+                }
             };
             if let (Some(name), true) = (&input.name, name.is_some() || into.is_some()) {
                 names::check_name(if into.is_some() { "into" } else { "name" }, name)?;
@@ -659,7 +676,7 @@ impl TaskFields {
                 draft.broadcast(&input);
             }
             let place = inputs.len() as u32;
-            inputs.push(self.as_staged(input));
+            inputs.push(self.as_staged(draft, input));
             // From now on, a column that names this file stands for its staged path.
             for value in
                 values.iter_mut().filter(|value| same(&value.text, &found) && value.input.is_none())

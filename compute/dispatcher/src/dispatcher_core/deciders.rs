@@ -8,14 +8,13 @@ use eyas_jobs::{self as jobs, Jobs, JobsAction};
 use eyas_sched::{Event, Hint, PlacementCommand, Scheduler};
 use eyas_types::outcome::FailureKind;
 use eyas_types::{ExecutorId, Input, JobId, ObjectId, ObjectSpec, Outcome, TaskId};
-use eyas_wire::MINOR_OF_FAILURES;
 use eyas_wire::client::TaskResult;
 use eyas_wire::executor::{AssignedInput, Assignment, INPUTS_PART, PeerHint, ToExecutor};
+use eyas_wire::{MINOR_OF_CONTENTS, MINOR_OF_FAILURES};
 
 use super::DispatcherCore;
 use crate::answers::ResultReader;
 use crate::events::NewEvent;
-use crate::executors::ConnectedExecutor;
 use crate::outgoing::{AssignmentInParts, AssignmentPart};
 use crate::service::deliveries::JobDelivery;
 
@@ -96,11 +95,13 @@ impl DispatcherCore {
     fn perform_command(&mut self, command: PlacementCommand) {
         use PlacementCommand as Command;
         match command {
-            Command::Assign { executor, task, attempt, .. } if self.is_earlier(executor, task) => {
+            Command::Assign { executor, task, attempt, .. }
+                if let Some(lacking) = self.lacking(executor, task) =>
+            {
                 let name = self.executors.name(executor);
                 let reason = format!(
-                    "{name} runs an earlier version of eyas, which does not deliver outputs of \
-                     failed tasks: start it with the version of the dispatcher"
+                    "{name} runs an earlier version of eyas, which does not {lacking}: start it \
+                     with the version of the dispatcher"
                 );
                 let outcome = Box::new(Outcome::failed(FailureKind::Node, reason));
                 self.exchange.tell_jobs(jobs::Event::TaskEnded {
@@ -248,14 +249,20 @@ impl DispatcherCore {
         self.executors.send(executor, ToExecutor::Assign(assignment));
     }
 
-    /// Whether the executor is of an earlier version than the task's outputs need.
-    fn is_earlier(&self, executor: ExecutorId, task: TaskId) -> bool {
-        let is_earlier = |entry: &ConnectedExecutor| entry.minor < MINOR_OF_FAILURES;
-        self.executors.get(executor).is_some_and(is_earlier)
-            && self
-                .jobs
-                .get(task.job)
-                .is_some_and(|job| job.template_at(task.index).delivers_after_failure())
+    /// What the task needs and the executor lacks, because it is of an earlier version.
+    fn lacking(&self, executor: ExecutorId, task: TaskId) -> Option<&'static str> {
+        let minor = self.executors.get(executor)?.minor;
+        if minor >= MINOR_OF_CONTENTS {
+            return None;
+        }
+        let spec = &self.jobs.get(task.job)?.spec;
+        let item = spec.items.get(task.index);
+        let template = &spec.templates[usize::from(item.template)];
+        let mut inputs = template.inputs.iter().chain(&item.inputs);
+        if minor < MINOR_OF_FAILURES && template.delivers_after_failure() {
+            return Some("deliver outputs of failed tasks");
+        }
+        inputs.any(Input::is_decompressed).then_some("decompress inputs")
     }
 
     /// Assigns a task with very many inputs, which are sent in later turns.

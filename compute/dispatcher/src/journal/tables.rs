@@ -43,7 +43,7 @@ pub(super) const FORMAT: u64 = 8;
 /// The minor version of the format, which grows when more can be written. A journal of an earlier
 /// one is read as it is.
 #[cfg(test)]
-pub(super) const FORMAT_MINOR: u16 = 1;
+pub(super) const FORMAT_MINOR: u16 = 2;
 /// Bytes of a job or a snapshot in one row.
 pub(super) const PART_BYTES: usize = 1 << 20;
 

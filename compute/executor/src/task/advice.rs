@@ -7,7 +7,7 @@ use std::path::Component;
 
 use eyas_store::{name_of, path_of, unstaged_files};
 use eyas_types::template::Expansion;
-use eyas_types::{Name, Outcome, Program, Status, TaskTemplate, WorkingFolder};
+use eyas_types::{Name, Outcome, PartOfFile, Program, Status, TaskTemplate, WorkingFolder};
 use eyas_wire::executor::AssignedInput;
 
 use super::sandbox::{Sandbox, pattern_of};
@@ -29,7 +29,9 @@ pub(super) fn add_advice(
     let says = |words: &&[u8]| outcome.stderr.windows(words.len()).any(|part| part == *words);
     let outputs = outputs_of_tasks(template, inputs, with);
     let mut lines = unstaged(template, with, sandbox, &outputs);
-    let is_link = inputs.iter().any(|input| input.part.is_none());
+    let is_link = inputs
+        .iter()
+        .any(|input| matches!(input.part, None | Some(PartOfFile::Decompressed { copied: false })));
     if is_link && REFUSALS_OF_LINKS.iter().any(says) {
         lines.push(
             "inputs are hard links, which this program refuses: add --copy-inputs, in a job file \

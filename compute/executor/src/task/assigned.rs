@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use eyas_types::{Input, ObjectId, TaskId, TaskTemplate};
+use eyas_types::{Input, ObjectId, PartOfFile, TaskId, TaskTemplate};
 use eyas_wire::executor::{AssignedInput, Assignment};
 
 /// A list of up to this many inputs is searched from its beginning.
@@ -53,6 +53,15 @@ impl AssignedTask {
 
     pub fn id(&self) -> TaskId {
         self.assignment.task
+    }
+
+    /// Ids of the contents of its compressed inputs to which it has links.
+    pub(super) fn contents(&self) -> impl Iterator<Item = ObjectId> {
+        let links = |(input, _): &(&AssignedInput, &ObjectId)| {
+            input.part == Some(PartOfFile::Decompressed { copied: false })
+        };
+        let inputs = self.assignment.inputs.iter().zip(&self.objects);
+        inputs.filter(links).map(|(_, object)| object.decompressed())
     }
 
     /// The inputs of its template, which may stay in a sandbox for other tasks, with their ids.

@@ -15,7 +15,7 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use eyas_types::{PlaceId, Status, TaskId};
+use eyas_types::{ObjectId, PlaceId, Status, TaskId};
 
 /// Time between two checks whether the answer is still wanted.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
@@ -29,6 +29,9 @@ pub(crate) trait ClaimPlaces: Send + Sync {
     /// Lends the processors of a task, or reclaims them: its
     /// [control](crate::process::ProcessControl) grants them.
     fn lend(&self, task: TaskId, lends: bool);
+
+    /// A task reads a file that was made of one of its inputs, and is in the store.
+    fn derived(&self, task: TaskId, source: ObjectId, object: ObjectId, size_bytes: u64);
 
     /// Claims places for a try of a task.
     fn claim(&self, task: TaskId, attempt: u32, places: Vec<PlaceId>) -> Arc<Claim>;

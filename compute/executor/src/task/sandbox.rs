@@ -127,6 +127,22 @@ impl Sandbox {
         Ok(staged_by)
     }
 
+    /// Puts a private copy of an object at the name that the task expects.
+    pub fn stage_copy(
+        &mut self,
+        store: &ObjectStore,
+        object: ObjectId,
+        name: &Path,
+        remember: bool,
+    ) -> Result<(), StoreError> {
+        let place = self.prepare(name);
+        store.stage_copy(object, &place)?;
+        if remember {
+            self.remember(name, &place);
+        }
+        Ok(())
+    }
+
     /// Makes the folder of an input. If this fails, staging fails too and says why. Returns the
     /// path of the input.
     fn prepare(&self, name: &Path) -> PathBuf {

@@ -10,7 +10,7 @@ use eyas_types::{Input, InputFrom, Name, Template, Value};
 
 use super::error::{ArrayLength, TaskFieldsError};
 use super::input::{AddedTasks, ArrayIndex, InputFields, TaskIds, part_of};
-use super::names::{Writers, check_name, of_values, placed};
+use super::names::{Writers, check_name, content_name, of_values, placed};
 use crate::draft::Draft;
 use crate::sources::ListLine;
 
@@ -86,24 +86,25 @@ impl<'a> Elements<'a> {
 }
 
 /// Adds outputs of other tasks to the inputs of the task that has this `place` in its array, as
-/// copies if `are_copied` is set. For the inputs of all tasks of the array, the place and the
+/// copies if `copy` is set, and all decompressed if `decompress_all` is. For the inputs of all tasks of the array, the place and the
 /// values of the item are missing.
 pub(super) fn add_outputs(
     draft: &Draft,
     known: &TaskIds,
     fields: &InputFields,
     (place, values): (Option<u32>, &[Value]),
-    are_copied: bool,
+    (copy, decompress_all): (bool, bool),
     inputs: &mut Vec<Input>,
 ) -> Result<(), TaskFieldsError> {
-    let InputFields::Output { task, output, index, group, name, into, range, records } = fields
+    let InputFields::Output { task, output, index, group, name, into, range, records, decompress } =
+        fields
     else {
         unreachable!("other inputs are files")
     };
     if name.is_some() && into.is_some() {
         return Err(TaskFieldsError::NameAndInto(format!("from task `{task}`")));
     }
-    let part = part_of(range.as_deref(), records.as_deref())?;
+    let part = part_of(range.as_deref(), records.as_deref(), *decompress)?;
     let writer = known.find(task)?;
     let output = place_of_output(draft, &writer, (task.as_str(), output.as_ref()), values)?;
     let from = |task| match part {
@@ -129,8 +130,14 @@ pub(super) fn add_outputs(
         if let Some(name) = &name {
             check_name(if into.is_some() { "into" } else { "name" }, name)?;
         }
-        let input = Input { from: from(read), name };
-        inputs.push(if are_copied { input.copied() } else { input });
+        let mut input = Input { from: from(read), name };
+        if decompress_all {
+            input = input.decompressed();
+        }
+        if input.is_decompressed() && input.name.is_none() {
+            input.name = writers.name_of_input(&input).and_then(|name| content_name(&name));
+        }
+        inputs.push(if copy { input.copied() } else { input });
     }
     Ok(())
 }

@@ -463,6 +463,12 @@ pub enum TaskFieldsError {
     /// An input is a range of bytes and a range of records.
     #[error("an input has `range` or `records`, not both: leave one of them out")]
     RangeAndRecords,
+    /// A part of the content of a compressed file.
+    #[error(
+        "an input with `range` or `records` cannot have `decompress`: the task reads the whole \
+         content of a compressed file"
+    )]
+    PartOfCompressed,
     /// A pattern of several files has one name in the sandbox.
     #[error(
         "input `{path}` stands for {files} files, but `name` is for one file: leave `name` out, or \

@@ -32,6 +32,9 @@ pub enum InputFields {
         range: Option<String>,
         /// The records of the file that the task reads, such as `1000-2000`; all if missing.
         records: Option<String>,
+        /// Whether the task reads the content of the compressed file.
+        #[serde(default)]
+        decompress: bool,
         /// Whether it is copied ahead to all executors that may run the tasks.
         #[serde(default)]
         broadcast: bool,
@@ -58,6 +61,9 @@ pub enum InputFields {
         range: Option<String>,
         /// The records of the output that the task reads, such as `1000-2000`; all if missing.
         records: Option<String>,
+        /// Whether the task reads the content of the compressed output.
+        #[serde(default)]
+        decompress: bool,
     },
 }
 
@@ -156,13 +162,17 @@ impl TaskIds {
     }
 }
 
-/// The part of a file that a task reads; `None` for the whole file.
+/// What a task reads of a file; `None` for the file as it is.
 pub(super) fn part_of(
     range: Option<&str>,
     records: Option<&str>,
+    decompress: bool,
 ) -> Result<Option<PartOfFile>, TaskFieldsError> {
+    if decompress && (range.is_some() || records.is_some()) {
+        return Err(TaskFieldsError::PartOfCompressed);
+    }
     Ok(match (range, records) {
-        (None, None) => None,
+        (None, None) => decompress.then_some(PartOfFile::Decompressed { copied: false }),
         (Some(range), None) => {
             let ByteRange { first, end } = range.parse()?;
             Some(PartOfFile::Bytes { first, end })

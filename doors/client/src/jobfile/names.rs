@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use eyas_store::Glob;
+use eyas_store::compressed::decompressed_name;
 use eyas_types::task::is_in_sandbox;
 use eyas_types::template::Expansion;
 use eyas_types::{
@@ -50,6 +51,11 @@ pub(super) fn of_file(into: &Name, index: u32, file: &Name) -> Result<Name, Task
         column: template.highest_column(),
         columns: 1,
     })
+}
+
+/// The name of a compressed file's content; `None` if it is that of the file.
+pub(super) fn content_name(file: &[u8]) -> Option<Name> {
+    decompressed_name(file).map(Name::from)
 }
 
 /// Checks the name of an input, which a job file gives with this key.

@@ -5,12 +5,15 @@
 use std::path::Path;
 
 use eyas_files::{RecordsError, bytes_of_records};
-use eyas_store::{ObjectStore, StoreError};
-use eyas_types::{ObjectId, PartOfFile, shown};
+use eyas_store::{ObjectStore, StoreError, StoreErrorKind};
+use eyas_types::outcome::FailureKind;
+use eyas_types::{ObjectId, PartOfFile, Status, shown};
 use eyas_wire::executor::AssignedInput;
 use thiserror::Error;
 
 use super::Sandbox;
+use crate::task::contents::ContentError;
+use crate::task::status::failed;
 
 /// Why a part of an input cannot be staged.
 #[derive(Debug, Error)]
@@ -18,6 +21,9 @@ pub(crate) enum PartError {
     /// The store or the disk failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The input cannot be decompressed.
+    #[error(transparent)]
+    Content(ContentError),
     /// The records cannot be found.
     #[error(transparent)]
     Records(#[from] RecordsError),
@@ -33,6 +39,31 @@ pub(crate) enum PartError {
     },
 }
 
+impl PartError {
+    /// Whether the input has gone from the store.
+    pub fn is_missing(&self) -> bool {
+        match self {
+            PartError::Store(error) | PartError::Content(ContentError::Store(error)) => {
+                error.kind == StoreErrorKind::NotHere
+            }
+            _ => false,
+        }
+    }
+
+    /// How the task ends.
+    pub fn status(&self, reason: String) -> Status {
+        let kind = match self {
+            PartError::Store(error) if error.kind == StoreErrorKind::Full => FailureKind::NodeFull,
+            PartError::Store(_) | PartError::Records(RecordsError::Unreadable(_)) => {
+                FailureKind::Node
+            }
+            PartError::Content(error) => return error.status(reason),
+            PartError::Records(_) | PartError::BeyondEnd { .. } => FailureKind::Start,
+        };
+        failed(kind, reason)
+    }
+}
+
 impl Sandbox {
     /// Puts a copy of a part of an object at the name that the task expects.
     pub fn stage_part(
@@ -44,14 +75,10 @@ impl Sandbox {
         name: &Path,
         remember: bool,
     ) -> Result<(), PartError> {
-        let place = self.prepare(name);
         if part == PartOfFile::ALL {
-            store.stage_copy(object, &place)?;
-            if remember {
-                self.remember(name, &place);
-            }
-            return Ok(());
+            return Ok(self.stage_copy(store, object, name, remember)?);
         }
+        let place = self.prepare(name);
         let mut opened = store.open_object(object)?;
         let bytes = match part {
             PartOfFile::Bytes { first, .. } if first >= opened.size_bytes => {
@@ -64,6 +91,7 @@ impl Sandbox {
                 first,
                 end,
             )?,
+            PartOfFile::Decompressed { .. } => unreachable!("the content is another object"),
         };
         store.stage_part(object, &place, bytes)?;
         if remember {

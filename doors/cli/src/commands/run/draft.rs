@@ -44,6 +44,9 @@ pub(super) async fn draft(
     Ok(draft)
 }
 
+/// The end of an input whose content the tasks read.
+const DECOMPRESS: &[u8] = b",decompress";
+
 /// The array of tasks with this command, and with the items of lists behind it.
 fn fields(
     args: &RunArgs,
@@ -54,13 +57,18 @@ fn fields(
         let OutputWord { file, to, when } = word.clone();
         OutputFields { file, to, when, ..OutputFields::default() }
     };
-    let broadcast = |path: &Name| InputFields::Named {
-        path: path.clone(),
+    let file = |path: Name, decompress, broadcast| InputFields::Named {
+        path,
         name: None,
         into: None,
         range: None,
         records: None,
-        broadcast: true,
+        decompress,
+        broadcast,
+    };
+    let input = |word: &Name| match word.strip_suffix(DECOMPRESS) {
+        Some(path) => file(path.into(), true, false),
+        None => InputFields::Path(word.clone()),
     };
     Ok(TaskFields {
         command: CommandWords(command),
@@ -75,15 +83,15 @@ fn fields(
         inputs: args
             .input
             .iter()
-            .cloned()
-            .map(InputFields::Path)
-            .chain(args.broadcast.iter().map(broadcast))
+            .map(input)
+            .chain(args.broadcast.iter().map(|path| file(path.clone(), false, true)))
             .collect(),
         outputs: args.output.iter().map(output).collect(),
         env: args.env.iter().cloned().collect(),
         folder: if args.sandbox { Some("sandbox".into()) } else { args.folder.clone() },
         in_place: args.in_place,
         copy_inputs: args.copy_inputs,
+        decompress: args.decompress,
         cpus: Some(args.cpus),
         memory: args.memory.map(Bytes),
         disk: args.disk.map(Bytes),

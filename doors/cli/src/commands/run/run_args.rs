@@ -142,6 +142,10 @@ pub(crate) struct RunArgs {
     /// Give each task private copies of its inputs, which it may write, in place of hard links
     #[arg(long, help_heading = "Inputs and outputs")]
     pub(super) copy_inputs: bool,
+    /// Decompress inputs that are compressed with gzip, bzip2, xz or zstd: each node decompresses a
+    /// file once, and tasks find the content under its name without .gz, .bz2, .xz or .zst
+    #[arg(long, help_heading = "Inputs and outputs")]
+    pub(super) decompress: bool,
     /// Set an environment variable; the value may contain placeholders (may be repeated)
     #[arg(
         long,

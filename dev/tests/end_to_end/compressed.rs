@@ -1,0 +1,158 @@
+//! Inputs that are compressed: tasks read their content, which each node decompresses once and
+//! keeps in its store.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::support::{Cluster, Home};
+
+/// Writes `text` to a file of the home, compressed by a program that writes to its output. `None`
+/// if this machine does not have the program.
+fn pack(home: &Home, program: &str, name: &str, text: &str) -> Option<PathBuf> {
+    let plain = home.write("plain", text);
+    let packed = home.write(name, "");
+    let into = std::fs::File::create(&packed).unwrap();
+    let mut command = Command::new(program);
+    let done =
+        command.arg("-c").arg(&plain).stdout(Stdio::from(into)).stderr(Stdio::null()).status();
+    std::fs::remove_file(plain).unwrap();
+    done.ok().filter(std::process::ExitStatus::success).map(|_| packed)
+}
+
+fn gzip(home: &Home, name: &str, text: &str) -> PathBuf {
+    pack(home, "gzip", name, text).expect("every system has gzip")
+}
+
+#[test]
+fn tasks_read_the_content_under_its_name() {
+    let home = Home::new();
+    let mut names = vec!["in/plain.txt".to_owned()];
+    home.write("in/plain.txt", "plain.txt\n");
+    for (program, end) in [("gzip", "gz"), ("bzip2", "bz2"), ("xz", "xz"), ("zstd", "zst")] {
+        let name = format!("in/{program}.txt.{end}");
+        let text = format!("{program}.txt\n");
+        match pack(&home, program, &name, &text) {
+            Some(_) => names.push(name),
+            None => {
+                eprintln!("skipped: there is no {program}");
+                std::fs::remove_file(home.work().join(&name)).unwrap();
+            }
+        }
+    }
+    gzip(&home, "db/index.gz", "index\n");
+    let run = |options: &[&str], command: &[&str]| {
+        let words = ["run", "--report", "none", "-k", "--decompress", "--each", "in/*"];
+        home.eyas(&[&words[..], options, &["--"], command].concat()).exits(0).stdout
+    };
+    // The content has the name of the file without the end, in the sandbox and outside of it.
+    names.sort();
+    let content = |name: &String| name["in/".len()..].split(".txt").next().unwrap().to_owned();
+    let expected: Vec<_> = names.iter().map(|name| format!("{}.txt\n", content(name))).collect();
+    assert_eq!(run(&[], &["cat", "{}"]), expected.concat());
+    let twice: Vec<_> = expected.iter().map(|line| format!("{line}{line}index\n")).collect();
+    let script = ["sh", "-c", "ls *.txt; cat $1 db/index", "sh", "{}"];
+    assert_eq!(run(&["--sandbox", "-i", "db/index.gz"], &script), twice.concat());
+    // Of one input alone.
+    let words = ["run", "--report", "none", "-i", "db/index.gz,decompress", "-i", "in/gzip.txt.gz"];
+    let command = ["--sandbox", "--", "sh", "-c", "cat db/index; gzip -dc in/gzip.txt.gz"];
+    let done = home.eyas(&[&words[..], &command].concat()).exits(0);
+    assert_eq!(done.stdout, "index\ngzip.txt\n");
+    // A copy may be written.
+    let words = ["run", "--report", "none", "--decompress", "--copy-inputs", "-i", "db/index.gz"];
+    let command = ["--sandbox", "--", "sh", "-c", "echo more >>db/index; cat db/index"];
+    let done = home.eyas(&[&words[..], &command].concat()).exits(0);
+    assert_eq!(done.stdout, "index\nmore\n");
+}
+
+#[test]
+fn a_node_decompresses_a_file_once_and_again_when_a_task_has_changed_it() {
+    let cluster = Cluster::start(&[&["--slots", "4"]]);
+    gzip(&cluster, "db.txt.gz", &"a line\n".repeat(100_000));
+    let run = |array: &str, script: &str| {
+        let words =
+            ["run", "--report", "none", "--decompress", "-i", "db.txt.gz", "--array", array];
+        cluster.run(&[&words[..], &["--sandbox", "--no-append", "--", "sh", "-c", script]].concat())
+    };
+    // All tasks have links to one file of the store.
+    let inodes = |array: &str| {
+        let done = run(array, "stat -c %i db.txt; wc -l <db.txt").exits(0).stdout;
+        let mut lines: Vec<_> = done.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines.dedup();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines.contains(&"100000".to_owned()), "{lines:?}");
+        lines
+    };
+    let first = inodes("1-40");
+    assert_eq!(inodes("1-10"), first, "the store of the node keeps it");
+    let changed = run("1-1", "chmod u+w db.txt; echo more >>db.txt");
+    changed.exits(1).says(&["wrote to one of its inputs"]);
+    assert_ne!(inodes("1-10"), first);
+}
+
+#[test]
+fn a_file_that_cannot_be_decompressed_fails_its_tasks_and_says_why() {
+    let home = Home::new();
+    let packed = gzip(&home, "cut.gz", &"a line\n".repeat(1000));
+    let bytes = std::fs::read(&packed).unwrap();
+    std::fs::write(&packed, &bytes[..bytes.len() / 2]).unwrap();
+    home.write("page.txt.gz", "<html>not found</html>\n");
+    let run = |options: &[&str]| {
+        let words = ["run", "--report", "none", "--nodes", "1", "--decompress"];
+        home.eyas(&[&words[..], options, &["--", "cat", "{input:1}"]].concat())
+    };
+    let says = ["cannot decompress cut.gz", "compressed with gzip, is damaged: it ends early"];
+    run(&["-i", "cut.gz"]).exits(1).says(&says);
+    let says = ["cannot decompress page.txt.gz", "not compressed with gzip, bzip2, xz or zstd"];
+    run(&["-i", "page.txt.gz"]).exits(1).says(&says);
+    // A small file may have a very large content.
+    gzip(&home, "large.gz", &"0".repeat(8 << 20));
+    let says = ["cannot decompress large.gz", "has more than 4.0 MB", "--cache"];
+    run(&["-i", "large.gz", "--cache", "4MB"]).exits(1).says(&says);
+    // A part of the content cannot be named.
+    home.write(
+        "job.toml",
+        "[[task]]\ncommand = ['cat', '{input:1}']\n\
+         inputs = [{ path = 'cut.gz', decompress = true, range = '0-5' }]\n",
+    );
+    let says = ["with `range` or `records` cannot have `decompress`"];
+    home.eyas(&["submit", "--dry-run", "job.toml"]).exits(2).says(&says);
+}
+
+/// Contents leave the store when it is full, and are made again.
+#[test]
+fn a_store_that_holds_few_contents_makes_them_again() {
+    let home = Home::new();
+    for number in 1..=6 {
+        gzip(&home, &format!("in/{number}.gz"), &format!("{number}\n").repeat(1 << 20));
+    }
+    let words =
+        ["run", "--report", "none", "--nodes", "1", "-k", "--cache", "5MiB", "--decompress"];
+    let each = ["--each", "in/*.gz", "--", "sh", "-c", "cksum <$1", "sh", "{}"];
+    let first = home.eyas(&[&words[..], &each].concat()).exits(0).stdout;
+    assert_eq!(first.lines().count(), 6, "{first}");
+    for (number, line) in (1..=6).zip(first.lines()) {
+        let text = format!("{number}\n").repeat(1 << 20);
+        let plain = home.write("plain", &text);
+        let expected = Command::new("cksum").stdin(std::fs::File::open(plain).unwrap()).output();
+        assert_eq!(line.as_bytes(), expected.unwrap().stdout.trim_ascii_end());
+    }
+}
+
+#[test]
+fn outputs_of_other_tasks_are_decompressed_too() {
+    let cluster = Cluster::start(&[&[]]);
+    cluster.write(
+        "job.toml",
+        "[[task]]\nid = 'pack'\narray = '1-3'\n\
+         command = ['sh', '-c', 'echo $0 | gzip >n$0.gz', '{}']\n\
+         outputs = [{ file = 'n{}.gz', keep = true }]\n\
+         [[task]]\ncommand = ['sh', '-c', 'cat n1 n2 n3']\nfolder = 'sandbox'\n\
+         inputs = [{ task = 'pack', decompress = true }]\n\
+         [[task]]\ncommand = ['cat', '{input:1}']\nfolder = 'sandbox'\ndecompress = true\n\
+         inputs = [{ task = 'pack', index = 1, name = 'other' }]\n",
+    );
+    cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
+    assert_eq!(cluster.run(&["task", "log", "1.3"]).exits(0).stdout, "1\n2\n3\n");
+    assert_eq!(cluster.run(&["task", "log", "1.4"]).exits(0).stdout, "2\n");
+}
