@@ -26,6 +26,7 @@ const ANSWERS: &[(&str, &[&str])] = &[
     ("task", &["TaskView"]),
     ("tasks", &["Vec<TaskView>", "u64"]),
     ("text", &["String"]),
+    ("url", &["String"]),
     ("usage", &["FilesUsageView"]),
 ];
 

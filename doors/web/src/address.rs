@@ -4,7 +4,7 @@
 //! browser then takes the process for a part of that site. The header `Host` has the other site's
 //! name, so only known names are answered, also on loopback.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -104,6 +104,18 @@ impl HostNames {
         }
     }
 
+    /// Where a person opens this process, which listens on `own`: the address itself on loopback,
+    /// else the first allowed name.
+    pub fn place_of(&self, own: SocketAddr) -> String {
+        match self.0.first() {
+            Some(name) if !own.ip().is_loopback() => match name.parse::<Ipv6Addr>() {
+                Ok(_) => format!("[{name}]:{}", own.port()),
+                Err(_) => format!("{name}:{}", own.port()),
+            },
+            _ => own.to_string(),
+        }
+    }
+
     /// Whether the header `Host` of a request names this process, which listens on `own`. Under an
     /// allowed name, the port may be that of a proxy.
     pub fn are_of(&self, host: &str, own: SocketAddr) -> bool {
@@ -160,6 +172,8 @@ mod tests {
         let open = "0.0.0.0:8080".parse().unwrap();
         assert!(named.are_of("head.example", open) && named.are_of("head.example:443", open));
         assert!(named.are_of("[::1]:1", open) && !named.are_of("localhost:8080", open));
+        assert_eq!(named.place_of(open), "head.example:8080");
+        assert_eq!(named.place_of(own), "127.0.0.1:8080");
         assert!(none.check(&WebAddress::Tcp(open)).is_err());
         assert!(named.check(&WebAddress::Tcp(open)).is_ok());
         assert!(none.check(&WebAddress::default()).is_ok());

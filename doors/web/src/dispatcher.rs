@@ -116,9 +116,11 @@ impl SharedDispatcher {
         }
     }
 
-    /// Forgets answers of a moment ago, after the dispatcher was lost.
-    pub async fn forget_answers(&self) {
-        self.connection.lock().await.answers.clear();
+    /// Notes that the dispatcher was lost. It may come back at another address.
+    pub async fn note_loss(&self) {
+        let mut connection = self.connection.lock().await;
+        connection.answers.clear();
+        connection.client = None;
     }
 
     /// Does something on the connection that takes more than one request.
@@ -149,7 +151,7 @@ impl SharedDispatcher {
             error
         };
         let submitted = timeout(SUBMIT_DEADLINE, submitted).await.map_err(late)?;
-        self.forget_answers().await;
+        self.connection.lock().await.answers.clear();
         submitted
     }
 
@@ -165,9 +167,7 @@ impl SharedDispatcher {
         {
             return Err(why.clone());
         }
-        let kept = connection.client.take();
-        let was_kept = kept.is_some();
-        let mut client = match kept {
+        let mut client = match connection.client.take() {
             Some(client) => client,
             None => match self.dial().await {
                 Ok(client) => client,
@@ -178,13 +178,14 @@ impl SharedDispatcher {
             },
         };
         connection.failed = None;
-        let done = timeout(ANSWER_DEADLINE, work(&mut client)).await;
-        let done = done.map_err(|_| ApiError::away("no answer within 10 s"))?;
-        match done {
-            Ok(_) | Err(ClientError::Refused(_)) => connection.client = Some(client),
-            // The dispatcher may be back at another address already: the next request dials.
-            Err(_) if was_kept => connection.answers.clear(),
-            Err(_) => {}
+        let Ok(done) = timeout(ANSWER_DEADLINE, work(&mut client)).await else {
+            let why = ApiError::away(format!("no answer within {} s", ANSWER_DEADLINE.as_secs()));
+            // Requests that wait behind this one need not wait as long, each for itself.
+            connection.failed = Some((Instant::now(), why.clone()));
+            return Err(why);
+        };
+        if matches!(done, Ok(_) | Err(ClientError::Refused(_))) {
+            connection.client = Some(client);
         }
         Ok(done?)
     }

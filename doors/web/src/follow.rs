@@ -33,7 +33,7 @@ pub(crate) async fn follow_events(shared: Arc<Shared>) {
             tracing::warn!("the dispatcher is lost: {why}");
         }
         shared.live.note_connection(false);
-        shared.dispatcher.forget_answers().await;
+        shared.dispatcher.note_loss().await;
         sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }

@@ -189,28 +189,7 @@ fn has_changed(job: JobId, changed: &[ChangedInput]) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn job(number: u32, name: &str, state: JobState) -> JobView {
-        JobView {
-            job: JobId(number),
-            name: name.into(),
-            owner: Default::default(),
-            state,
-            tasks: Default::default(),
-            retried: 0,
-            recomputed: 0,
-            peak_memory_bytes: 0,
-            reused: 0,
-            reads: Default::default(),
-            submitted_unix_ms: 0,
-            elapsed_us: 0,
-            executors: 0,
-            capacity_milli: 0,
-            is_stuck: false,
-            is_output_cut: false,
-            warnings: Vec::new(),
-        }
-    }
+    use crate::live::tests::job;
 
     #[test]
     fn jobs_are_filtered_and_paged() {

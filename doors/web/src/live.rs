@@ -144,3 +144,70 @@ impl LiveView {
         self.0.receiver_count()
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use eyas_client::view::JobState;
+
+    pub(crate) fn job(number: u32, name: &str, state: JobState) -> JobView {
+        JobView {
+            job: JobId(number),
+            name: name.into(),
+            owner: Default::default(),
+            state,
+            tasks: Default::default(),
+            retried: 0,
+            recomputed: 0,
+            peak_memory_bytes: 0,
+            reused: 0,
+            reads: Default::default(),
+            submitted_unix_ms: 0,
+            elapsed_us: 0,
+            executors: 0,
+            capacity_milli: 0,
+            is_stuck: false,
+            is_output_cut: false,
+            warnings: Vec::new(),
+        }
+    }
+
+    fn executor(name: &str, silent_us: u64) -> ExecutorView {
+        let fields = serde_json::json!({
+            "executor": "e0", "name": name, "host": "h", "process": 1, "labels": {},
+            "capacity": { "cpus_milli": 1000, "memory_bytes": 0, "disk_bytes": 0, "named": [] },
+            "assigned_milli": 0, "assigned": 0, "state": "idle", "computing": 0, "staging": 0,
+            "suspended": 0, "ended": 0, "objects": 0, "held_bytes": 0, "store_bytes": 0,
+            "reads": eyas_client::types::Reads::default(), "silent_us": silent_us,
+        });
+        serde_json::from_value(fields).unwrap()
+    }
+
+    #[test]
+    fn readers_take_what_has_changed_after_what_they_have_seen() {
+        let (running, ended) = (JobState::Running, JobState::Succeeded);
+        let ids =
+            |changes: &LiveChanges| changes.jobs.iter().map(|job| job.job.0).collect::<Vec<_>>();
+        let view = LiveView::new();
+        let mut reader = view.read();
+        view.note(Vec::new(), Vec::new());
+        assert_eq!(reader.borrow_and_update().version, 1, "also an empty state is one");
+        view.note(vec![job(1, "a", running), job(2, "b", running)], vec![executor("n1", 0)]);
+        let first = reader.borrow_and_update().clone();
+        let changes = first.since(0);
+        assert_eq!((ids(&changes), changes.only), (vec![1, 2], None));
+        assert_eq!(changes.executors.unwrap()[0].name, "n1");
+        // Nothing but the time since the last message is different.
+        view.note(vec![job(1, "a", running), job(2, "b", running)], vec![executor("n1", 9)]);
+        assert!(!reader.has_changed().unwrap());
+        view.note(vec![job(1, "a", running), job(2, "b", ended)], vec![executor("n1", 9)]);
+        view.note(vec![job(2, "b", ended), job(3, "c", running)], vec![executor("n1", 9)]);
+        let last = reader.borrow_and_update().clone();
+        let changes = last.since(first.version);
+        assert_eq!(ids(&changes), [2, 3]);
+        assert_eq!(changes.only, Some(vec![JobId(2), JobId(3)]), "job 1 is forgotten");
+        assert!(changes.executors.is_none() && last.since(last.version).jobs.is_empty());
+        assert!(last.job_since(JobId(2), last.version - 2).is_some());
+        assert!(last.job_since(JobId(2), last.version - 1).is_none() && !last.has(JobId(1)));
+    }
+}

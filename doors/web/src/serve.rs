@@ -144,7 +144,8 @@ impl WebServer {
     pub fn url(&self) -> String {
         match &self.listener {
             WebListener::Tcp(_) => {
-                let at = self.gate.own.map(|own| own.to_string()).unwrap_or_default();
+                let own = self.gate.own.map(|own| self.gate.names.place_of(own));
+                let at = own.unwrap_or_default();
                 format!("http://{at}/?token={}", self.gate.token.text())
             }
             WebListener::Unix(_, file) => format!("unix:{}", file.0.display()),

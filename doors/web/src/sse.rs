@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderValue, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use eyas_client::types::JobId;
@@ -179,6 +179,9 @@ impl EventStream {
         let mut response = Body::from_stream(parts).into_response();
         let kind = HeaderValue::from_static("text/event-stream");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        // nginx passes on each event at once.
+        let name = HeaderName::from_static("x-accel-buffering");
+        response.headers_mut().insert(name, HeaderValue::from_static("no"));
         response
     }
 
