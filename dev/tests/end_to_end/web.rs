@@ -76,7 +76,12 @@ fn exchange(mut stream: impl Read + Write, request: &str) -> Reply {
 impl WebProcess {
     #[track_caller]
     fn start(cluster: &Cluster) -> Self {
-        let mut child = cluster.spawn_on(&["web"]);
+        WebProcess::of(cluster.spawn_on(&["web"]))
+    }
+
+    /// A process that has just been started.
+    #[track_caller]
+    fn of(mut child: Child) -> Self {
         let line = first_line(&mut child);
         let url = line.strip_prefix("eyas web: http://").unwrap_or_else(|| panic!("{line}"));
         let (address, token) = url.split_once("/?token=").expect("a token");
@@ -486,6 +491,19 @@ fn a_unix_socket_needs_no_token_and_only_its_user_opens_it() {
 }
 
 #[test]
+fn the_server_has_the_rights_of_its_access_file() {
+    let cluster = Cluster::start(&[]);
+    cluster.run(&["access", "show", "--role", "read", "-o", "read.toml"]).exits(0);
+    let web = WebProcess::of(cluster.spawn(&["--access", "read.toml", "web"]));
+    assert_eq!(web.api("/jobs")["jobs"], json!([]));
+    let kind = format!("Content-Type: {TOML}");
+    let reply = web.send("POST", "/api/v1/jobs", &[&kind], WAITS).is(403);
+    assert_eq!(reply.code(), "not-permitted");
+    assert_eq!(web.send("DELETE", "/api/v1/jobs/1", &[], "").is(403).code(), "not-permitted");
+    assert_eq!(web.api("/jobs")["jobs"], json!([]), "the connection goes on");
+}
+
+#[test]
 fn a_lost_dispatcher_is_told_and_found_again() {
     let mut cluster = Cluster::start(&[&[]]);
     let web = WebProcess::start(&cluster);
@@ -556,7 +574,7 @@ fn bad_requests_are_refused_with_what_to_do() {
     assert_eq!(web.get("/api/v1/jobs/%ff").is(400).code(), "wrong-request");
     assert_eq!(web.get("/api/v1/catalog?object=x").is(400).code(), "wrong-request");
     assert_eq!(web.api("/jobs")["jobs"], json!([]), "nothing was submitted");
-    // A client that sends half of a head keeps no one waiting.
+    // A client that sends half of a head delays no other client.
     let mut slow = web.connect();
     slow.write_all(b"GET / HTTP/1.1\r\nHost:").expect("it reads");
     web.get("/api/v1/jobs").is(200);

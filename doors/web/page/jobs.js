@@ -7,7 +7,7 @@ import { count, duration, moment } from "./words.js";
 // More rows than this are behind a button: a browser draws each of them again at each change.
 const ROWS = 200;
 
-/** Jobs that need somebody come first: running ones with failures, then running ones, then failed ones. */
+/** Jobs that need a look come first: running ones with failures, then running ones, then failed ones. */
 function place(job) {
   const isRunning = job.state === "running";
   if (isRunning && (job.tasks.failed > 0 || job.is_stuck)) return 0;

@@ -1,5 +1,5 @@
-//! A limit on wrong tokens. The right token is accepted at any time: whoever sends wrong ones must
-//! not lock out the user.
+//! A limit on wrong tokens. The right token is accepted at any time: a program that sends wrong
+//! ones must not lock out the user.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Who may come in. Each request passes these checks, in this order:
+//! The checks that each request passes before it is handled, in this order:
 //!
 //! 1. **Host**: the name is one under which this process is reached. Else a page of another site,
 //!    whose name resolves to this machine, could read everything.

@@ -12,7 +12,7 @@
 //! | modules | contents |
 //! | --- | --- |
 //! | `serve`, `address` | accepting connections; where to listen, under which names |
-//! | `gate`, `token`, `attempts` | who may come in |
+//! | `gate`, `token`, `attempts` | which requests are let in |
 //! | `dispatcher` | the connection for requests, and answers that pages share |
 //! | `feed`, `live`, `follow` | numbered events; the state of the cluster; keeping both current |
 //! | `sse` | both as server-sent events |

@@ -35,8 +35,8 @@ pub(crate) async fn web(args: WebArgs, global: &GlobalArgs) -> Result<ExitCode, 
     let server = WebServer::listen(cluster, &args.listen.unwrap_or_default(), names)?;
     if server.address().is_some_and(|address| !address.ip().is_loopback()) {
         say!(
-            "connections from other machines are not encrypted: whoever sees the traffic can use \
-             the token. Put a reverse proxy with TLS in front, or use `ssh -L`"
+            "connections from other machines are not encrypted, and a program that sees the \
+             traffic can use the token. Put a reverse proxy with TLS in front, or use `ssh -L`"
         );
     }
     match global.json {
