@@ -1,6 +1,7 @@
 //! `eyas web`: serves the HTTP API of a cluster, and its page.
 
 use clap::Args;
+use eyas_session::raise_descriptor_limit;
 use eyas_web::{HostNames, WebAddress, WebServer};
 
 use crate::connect::connect;
@@ -24,6 +25,8 @@ pub(crate) struct WebArgs {
 }
 
 pub(crate) async fn web(args: WebArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+    // Each open page has a connection.
+    raise_descriptor_limit();
     let mut signals = Signals::listen();
     let cluster = global.cluster()?;
     cluster.access()?;
