@@ -146,8 +146,17 @@ impl ObjectId {
 impl ObjectId {
     /// The id of the content of this object, if it is a compressed file.
     pub fn decompressed(self) -> Self {
+        self.derived(b"decompressed", b"")
+    }
+
+    /// The id of the folder that a command makes of this object.
+    pub fn prepared(self, command: &[u8]) -> Self {
+        self.derived(b"prepared", command)
+    }
+
+    fn derived(self, how: &[u8], by: &[u8]) -> Self {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(b"decompressed").update(&self.0);
+        hasher.update(how).update(&self.0).update(by);
         let mut id = [0; 16];
         id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
         ObjectId(id)

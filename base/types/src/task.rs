@@ -43,6 +43,7 @@ pub const DONE_EARLIER: &str = "done in an earlier run";
 
 /// The common part of all tasks that are made from the template.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "EncodedTemplate", into = "EncodedTemplate")]
 pub struct TaskTemplate {
     /// The `id` of the task in its job file.
     pub id: Option<String>,
@@ -56,6 +57,9 @@ pub struct TaskTemplate {
     pub base: Name,
     /// Inputs of every task. They come before the inputs of the item.
     pub inputs: Vec<Input>,
+    /// Commands that make folders of inputs: lines for `sh`, in which `{in}` stands for the input
+    /// and `{out}` for the folder.
+    pub preparations: Vec<Name>,
     /// Files to take from the sandbox after the command has ended.
     pub outputs: Vec<OutputSpec>,
     /// Resources that a task holds while it runs.
@@ -87,6 +91,7 @@ impl TaskTemplate {
             folder: WorkingFolder::Sandbox,
             base: Name::from("/"),
             inputs: Vec::new(),
+            preparations: Vec::new(),
             outputs: Vec::new(),
             resources: Resources::default(),
             priority: 0,
@@ -137,6 +142,116 @@ impl TaskTemplate {
             .flat_map(|output| [Some(&output.pattern), output.destination.as_ref()])
             .flatten();
         command.iter().chain(of_outputs).chain(self.env.iter().map(|(_, value)| value))
+    }
+}
+
+/// A template as it is written. Journals and messages had no field for `preparations` at first:
+/// each of them is a variable without a name behind the others.
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "TaskTemplate")]
+struct EncodedTemplate {
+    id: Option<String>,
+    program: Program,
+    env: Vec<(String, Template)>,
+    folder: WorkingFolder,
+    base: Name,
+    inputs: Vec<Input>,
+    outputs: Vec<OutputSpec>,
+    resources: Resources,
+    priority: i32,
+    requirements: Option<String>,
+    rank: Option<String>,
+    timeout_us: Option<u64>,
+    retries: u32,
+    capture_bytes: u64,
+    files: FilesScope,
+}
+
+impl From<TaskTemplate> for EncodedTemplate {
+    fn from(template: TaskTemplate) -> Self {
+        let TaskTemplate {
+            id,
+            program,
+            mut env,
+            folder,
+            base,
+            inputs,
+            preparations,
+            outputs,
+            resources,
+            priority,
+            requirements,
+            rank,
+            timeout_us,
+            retries,
+            capture_bytes,
+            files,
+        } = template;
+        env.extend(
+            preparations
+                .into_iter()
+                .map(|command| (String::new(), Template([TemplatePart::Literal(command)].into()))),
+        );
+        EncodedTemplate {
+            id,
+            program,
+            env,
+            folder,
+            base,
+            inputs,
+            outputs,
+            resources,
+            priority,
+            requirements,
+            rank,
+            timeout_us,
+            retries,
+            capture_bytes,
+            files,
+        }
+    }
+}
+
+impl From<EncodedTemplate> for TaskTemplate {
+    fn from(encoded: EncodedTemplate) -> Self {
+        let EncodedTemplate {
+            id,
+            program,
+            env,
+            folder,
+            base,
+            inputs,
+            outputs,
+            resources,
+            priority,
+            requirements,
+            rank,
+            timeout_us,
+            retries,
+            capture_bytes,
+            files,
+        } = encoded;
+        let (preparations, env): (Vec<_>, Vec<_>) =
+            env.into_iter().partition(|(name, _)| name.is_empty());
+        let preparations = preparations.into_iter().map(|(_, command)| command.written()).collect();
+        TaskTemplate {
+            id,
+            program,
+            env,
+            folder,
+            base,
+            inputs,
+            preparations,
+            outputs,
+            resources,
+            priority,
+            requirements,
+            rank,
+            timeout_us,
+            retries,
+            capture_bytes,
+            files,
+        }
     }
 }
 
@@ -265,6 +380,11 @@ pub enum PartOfFile {
         /// Whether the task gets a private copy, which it may write.
         copied: bool,
     },
+    /// A folder that a command makes of the file, once on each node.
+    Prepared {
+        /// The command: an index in the template's [`preparations`](TaskTemplate::preparations).
+        by: u16,
+    },
 }
 
 impl PartOfFile {
@@ -290,6 +410,12 @@ impl Input {
     /// Whether the task reads the content of a compressed file.
     pub fn is_decompressed(&self) -> bool {
         matches!(self.from.part(), Some(PartOfFile::Decompressed { .. }))
+    }
+
+    /// Whether each node makes something of the file, which the task reads.
+    pub fn is_derived(&self) -> bool {
+        let is_prepared = matches!(self.from.part(), Some(PartOfFile::Prepared { .. }));
+        is_prepared || self.is_decompressed()
     }
 
     fn read_as(self, part: impl FnOnce(Option<PartOfFile>) -> PartOfFile) -> Self {

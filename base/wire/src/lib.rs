@@ -29,9 +29,9 @@ pub const PROTOCOL_VERSION: (u16, u16) = (13, 8);
 /// outputs are not sent to sides that lack it.
 pub const MINOR_OF_FAILURES: u16 = 3;
 
-/// The minor version from which on tasks read the content of compressed files. Tasks with such
-/// inputs are not sent to sides that lack it.
-pub const MINOR_OF_CONTENTS: u16 = 8;
+/// The minor version from which on tasks read what nodes make of files: the content of compressed
+/// ones, or folders. Tasks with such inputs are not sent to sides that lack it.
+pub const MINOR_OF_DERIVED: u16 = 8;
 
 /// Why the other side of a connection cannot be talked to.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -30,7 +30,7 @@ use crate::process::ProcessControl;
 use crate::process::printed::PrintedQuestion;
 use crate::task::lease::{Lease, Moment};
 use crate::task::output_claim::{Claim, ClaimPlaces, Question};
-use crate::task::{AssignedTask, TaskEnd, TaskRun, TaskRunner};
+use crate::task::{AssignedTask, TaskEnd, TaskRun, TaskRunner, sandbox};
 use slots::{SlotOrder, slot_thread};
 
 mod chunks;
@@ -582,6 +582,13 @@ impl ExecutorCore {
     fn evict(&mut self, object: ObjectId) {
         if let Err(e) = self.runner.store.remove(object) {
             tracing::warn!(%object, "cannot evict: {e}");
+        }
+        if let Some(folder) = self.runner.prepared.evict(object) {
+            self.runner.movers.spawn_blocking(move || {
+                if let Err(e) = sandbox::remove(&folder) {
+                    tracing::warn!(folder = %folder.display(), "cannot remove a folder: {e}");
+                }
+            });
         }
         let released = self.runner.kept.release(object);
         if !released.is_empty() {

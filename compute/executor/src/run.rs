@@ -33,6 +33,7 @@ use crate::session::{KILL_DEADLINE, SessionEnd, SessionHost, reconnect};
 use crate::stop::StopSignal;
 use crate::storage_turns::StorageTurns;
 use crate::task::contents::Contents;
+use crate::task::prepared::PreparedFolders;
 use crate::task::sandbox::kept::KeptSandboxes;
 use crate::task::tokens::Tokens;
 use crate::task::{MAX_DELIVERIES, TaskRunner, sandbox};
@@ -109,6 +110,7 @@ async fn run_executor(
         stop: stop.clone(),
         floor_bytes: config.limits.floor_bytes,
         contents: Contents::new(store.clone(), &config.limits),
+        prepared: PreparedFolders::default(),
         movers,
         deliveries: Arc::new(Semaphore::new(MAX_DELIVERIES)),
     });

@@ -2,21 +2,18 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use eyas_store::{ObjectStore, Presence, Seal, Storage, StoreErrorKind, name_of, path_of};
+use eyas_store::{ObjectStore, Seal, Storage, path_of};
 use eyas_types::dfs::NodeId;
 use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::task::DEFAULT_CAPTURE_BYTES;
 use eyas_types::template::Expansion;
-use eyas_types::{
-    Name, ObjectId, Outcome, PartOfFile, Program, Reads, Status, TaskTemplate, WorkingFolder, shown,
-};
-use eyas_wire::executor::AssignedInput;
+use eyas_types::{ObjectId, Outcome, Program, Reads, Status, TaskTemplate, WorkingFolder};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
@@ -40,9 +37,12 @@ mod failed_outputs;
 mod in_place;
 mod input_list;
 pub(crate) mod lease;
+mod makings;
 mod node_shutdown;
 pub(crate) mod output_claim;
+pub(crate) mod prepared;
 pub(crate) mod sandbox;
+mod stage;
 mod start_failure;
 mod status;
 pub(crate) mod tokens;
@@ -51,15 +51,16 @@ mod written_instead;
 use advice::add_advice;
 pub(crate) use assigned::AssignedTask;
 use call::Worker;
-use contents::{ContentError, Contents};
+use contents::Contents;
 use deliver::Delivery;
 use in_place::OutputPaths;
 use input_list::InputLists;
 use lease::Lease;
 use node_shutdown::SIGNAL_SPREAD;
 use output_claim::ClaimPlaces;
+use prepared::PreparedFolders;
+use sandbox::Sandbox;
 use sandbox::kept::KeptSandboxes;
-use sandbox::{PartError, Sandbox};
 use start_failure::cannot_start;
 pub(crate) use status::failed;
 use status::status_of;
@@ -130,6 +131,7 @@ pub(crate) struct TaskRunner {
     /// With less free space than this the node counts as short of disk.
     pub floor_bytes: u64,
     pub contents: Contents,
+    pub prepared: PreparedFolders,
     /// The runtime that moves bytes.
     pub movers: Handle,
     /// Bounds the tasks that deliver outputs outside of their slots.
@@ -373,7 +375,8 @@ impl TaskRunner {
         if worker.is_none() || !run.needs_no_files() {
             folders.sandbox = self.sandbox(run, &mut slot.spare)?;
         }
-        let staged = self.stage(run, folders.sandbox.as_mut(), &mut changes.missing)?;
+        let (sandbox, missing) = (folders.sandbox.as_mut(), &mut changes.missing);
+        let staged = self.stage(run, sandbox, &mut slot.groups, missing)?;
         folders.lists = self.list_inputs(run, &staged)?;
         let sandbox = folders.sandbox.as_ref();
         let with = Expansion {
@@ -572,117 +575,6 @@ impl TaskRunner {
                 reason,
             )
         })
-    }
-
-    /// Stages all inputs. Returns the paths by which the task finds them.
-    fn stage(
-        &self,
-        run: &TaskRun,
-        sandbox: Option<&mut Sandbox>,
-        missing: &mut Vec<ObjectId>,
-    ) -> Result<Vec<Name>, Status> {
-        let Some(sandbox) = sandbox else { return Ok(Vec::new()) };
-        let template = &run.task.template;
-        let paths = sandbox::input_paths(&run.task.assignment.inputs, sandbox.shared());
-        let paths = paths.map_err(|error| failed(FailureKind::Start, error.to_string()))?;
-        let (inputs, objects) = run.task.shared_inputs();
-        let are_staged = sandbox.shared().map(|shared| shared.paths().len());
-        let are_staged = are_staged.unwrap_or_else(|| {
-            sandbox.share(&self.store, inputs, objects, &paths[..objects.len()])
-        });
-        // A pattern may match inputs too; they are remembered to be told from what the task wrote.
-        let remember = template.outputs.iter().any(|output| output.pattern.is_glob());
-        let mut failure = None;
-        let all = paths.iter().zip(&run.task.objects).zip(&run.task.assignment.inputs);
-        for ((path, object), input) in all.skip(are_staged) {
-            let (is_missing, status) =
-                match self.stage_input(run, sandbox, (input, *object), path, remember) {
-                    Ok(()) => continue,
-                    Err(failed) => failed,
-                };
-            failure = Some(status);
-            if !is_missing {
-                break;
-            }
-            missing.push(*object);
-        }
-        if let Some(failure) = failure {
-            return Err(failure);
-        }
-        let name = |path: PathBuf| match template.folder {
-            // A program would take a name with a leading `-` for an option.
-            WorkingFolder::Sandbox if path.as_os_str().as_encoded_bytes().starts_with(b"-") => {
-                name_of(Path::new(".").join(path))
-            }
-            WorkingFolder::Sandbox => name_of(path),
-            // The task works elsewhere, and needs the whole path.
-            WorkingFolder::Path(_) => name_of(sandbox.folder().join(path)),
-        };
-        Ok(paths.into_iter().map(name).collect())
-    }
-
-    /// Stages one input. A failure says whether the input has gone from the store.
-    fn stage_input(
-        &self,
-        run: &TaskRun,
-        sandbox: &mut Sandbox,
-        (input, object): (&AssignedInput, ObjectId),
-        path: &Path,
-        remember: bool,
-    ) -> Result<(), (bool, Status)> {
-        let staged = match input.part {
-            None => sandbox
-                .stage(&self.store, object, path, remember)
-                .map(drop)
-                .map_err(PartError::Store),
-            Some(PartOfFile::Decompressed { copied }) => self
-                .stage_content(run, sandbox, (input, object), (path, copied), remember)
-                .map_err(PartError::Content),
-            Some(part) => sandbox.stage_part(&self.store, object, input, part, path, remember),
-        };
-        staged.map_err(|error| {
-            let reason = match &error {
-                PartError::Content(why) => {
-                    format!(
-                        "cannot decompress {} on {}: {why}",
-                        shown(input.object.base_name()),
-                        self.name
-                    )
-                }
-                why => format!("cannot stage {} on {}: {why}", path.display(), self.name),
-            };
-            (error.is_missing(), error.status(reason))
-        })
-    }
-
-    /// Puts the content of a compressed input at the name that the task expects: a link to the
-    /// store, or a copy.
-    fn stage_content(
-        &self,
-        run: &TaskRun,
-        sandbox: &mut Sandbox,
-        (input, source): (&AssignedInput, ObjectId),
-        (path, is_copied): (&Path, bool),
-        remember: bool,
-    ) -> Result<(), ContentError> {
-        let (name, at) = (input.object.base_name(), self.new_folder("content"));
-        let make = || self.contents.make((source, name), &at, || !run.control.is_cancelled());
-        let mut stage = |object| match is_copied {
-            true => sandbox.stage_copy(&self.store, object, path, remember),
-            false => sandbox.stage(&self.store, object, path, remember).map(drop),
-        };
-        let object = make()?;
-        match stage(object) {
-            // It was evicted meanwhile, or damaged.
-            Err(error) if error.kind == StoreErrorKind::NotHere => stage(make()?)?,
-            staged => staged?,
-        }
-        if let Presence::Ready { size_bytes, .. } = self.store.presence(object)
-            && let Some(session) = run.claims.upgrade()
-        {
-            session.derived(run.task.id(), source, object, size_bytes);
-        }
-        Ok(())
     }
 
     fn command(

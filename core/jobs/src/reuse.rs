@@ -80,13 +80,11 @@ impl TemplateDigest {
         let Program::Command(words) = &template.program else { return None };
         // A result names its outputs by their places.
         let outputs: Vec<_> = template.outputs_of_success().collect();
-        Some(TemplateDigest(digest(&(
-            words,
-            &template.env,
-            &template.folder,
-            &template.base,
-            outputs,
-        ))))
+        let own = digest(&(words, &template.env, &template.folder, &template.base, outputs));
+        let preparations = &template.preparations;
+        // Without any, the digest is that of earlier versions.
+        let is_plain = preparations.is_empty();
+        Some(TemplateDigest(if is_plain { own } else { digest(&(own, preparations)) }))
     }
 }
 

@@ -124,16 +124,16 @@ pub enum Event {
         /// Size of the output.
         size_bytes: u64,
     },
-    /// A running task reads a file that this node has made of one of its inputs, and put into the
-    /// store: the content of a compressed file. It counts as a use of both.
+    /// A running task reads what this node has made of one of its inputs: the content of a
+    /// compressed file, or a folder. It counts as a use of both.
     Derived {
         /// The task.
         task: TaskId,
         /// The input.
         source: ObjectId,
-        /// The file.
+        /// What was made.
         object: ObjectId,
-        /// Size of the file.
+        /// Its size.
         size_bytes: u64,
     },
     /// A started task waits for others, and lends its processors until it

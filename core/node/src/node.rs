@@ -110,13 +110,14 @@ impl Node {
                 }
             }
             Event::Derived { task, source, object, size_bytes } => {
-                self.derived(task, (source, object), size_bytes, effects)
+                self.derived(task, (source, object), size_bytes)
             }
             Event::FreeSpace { bytes, inodes } => objects.set_free(bytes, inodes),
         }
         if self.tasks.len() == 0 {
             self.scratch_bytes = 0;
         }
+        self.objects.shrink(effects);
         self.admit(effects);
         self.objects.fetches.start(effects);
         self.turns.start_ready(&mut self.tasks, effects);
@@ -252,19 +253,12 @@ impl Node {
         }
     }
 
-    /// A running task reads a file that was made of its input.
-    fn derived(
-        &mut self,
-        task: TaskId,
-        (source, object): (ObjectId, ObjectId),
-        size_bytes: u64,
-        effects: &mut Vec<Effect>,
-    ) {
+    /// A running task reads something that was made of its input.
+    fn derived(&mut self, task: TaskId, (source, object): (ObjectId, ObjectId), size_bytes: u64) {
         let entry = self.tasks.known(task);
-        if !entry.derived.contains(&object)
-            && self.objects.derived((source, object), size_bytes, effects)
-        {
+        if !entry.derived.contains(&object) {
             entry.derived.push(object);
+            self.objects.derived((source, object), size_bytes);
         }
     }
 

@@ -48,41 +48,33 @@ impl NodeObjects {
         }
     }
 
-    /// A task reads a file that was made of its input. Returns whether the file stays, pinned for
-    /// the task. The input counts as used later, so that the file leaves before it: it can be made
-    /// again here.
-    pub fn derived(
-        &mut self,
-        (source, object): (ObjectId, ObjectId),
-        size_bytes: u64,
-        effects: &mut Vec<Effect>,
-    ) -> bool {
-        let mut evicted = Vec::new();
-        let stays = match self.space.is_here(object) {
-            true => {
-                self.space.pin(object);
-                true
-            }
-            false => self.space.derived(object, size_bytes, &mut evicted),
-        };
-        if stays {
-            self.space.used(object);
-            if self.space.is_here(source) {
-                self.space.used(source);
-            }
-        } else {
-            evicted.push(object);
+    /// A task reads something that was made of its input, and is pinned for the task. The input
+    /// counts as used later, so that what was made of it leaves before it: it can be made again
+    /// here.
+    pub fn derived(&mut self, (source, object): (ObjectId, ObjectId), size_bytes: u64) {
+        match self.space.is_here(object) {
+            true => self.space.pin(object),
+            false => self.space.derived(object, size_bytes),
         }
-        effects.extend(evicted.into_iter().map(|object| Effect::Evict { object }));
-        stays
+        self.space.used(object);
+        if self.space.is_here(source) {
+            self.space.used(source);
+        }
     }
 
-    /// A task no longer needs files that were made of its inputs.
+    /// A task no longer needs what was made of its inputs.
     pub fn leave_derived(&mut self, derived: &[ObjectId], effects: &mut Vec<Effect>) {
         for object in derived {
             self.space.unpin(*object);
             self.drop_unless_cached(*object, effects);
         }
+    }
+
+    /// Evicts idle objects while what tasks read exceeds the limits.
+    pub fn shrink(&mut self, effects: &mut Vec<Effect>) {
+        let mut evicted = Vec::new();
+        self.space.shrink(&mut evicted);
+        effects.extend(evicted.into_iter().map(|object| Effect::Evict { object }));
     }
 
     /// A fetched object is in the store.

@@ -13,7 +13,7 @@ use crate::slots::TakenSlot;
 pub(crate) struct NodeTask {
     /// Sorted by object.
     pub inputs: Vec<StagedInput>,
-    /// Files that were made of its inputs, pinned for it.
+    /// What was made of its inputs, pinned for it.
     pub derived: Vec<ObjectId>,
     pub need: Resources,
     pub priority: i32,

@@ -1,5 +1,5 @@
-//! Inputs that are compressed: tasks read their content, which each node decompresses once and
-//! keeps in its store.
+//! What nodes make of inputs, once each, and tasks read: the content of compressed files, and
+//! folders that commands make.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -116,7 +116,7 @@ fn a_file_that_cannot_be_decompressed_fails_its_tasks_and_says_why() {
          inputs = [{ path = 'cut.gz', decompress = true, range = '0-5' }]\n",
     );
     let says = ["with `range` or `records` cannot have `decompress`"];
-    home.eyas(&["submit", "--dry-run", "job.toml"]).exits(2).says(&says);
+    home.eyas(&["submit", "--dry-run", "job.toml"]).exits(1).says(&says);
 }
 
 /// Contents leave the store when it is full, and are made again.
@@ -155,4 +155,82 @@ fn outputs_of_other_tasks_are_decompressed_too() {
     cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
     assert_eq!(cluster.run(&["task", "log", "1.3"]).exits(0).stdout, "1\n2\n3\n");
     assert_eq!(cluster.run(&["task", "log", "1.4"]).exits(0).stdout, "2\n");
+}
+
+/// Writes an archive with a file `text` of these lines.
+fn archive(home: &Home, name: &str, text: &str) {
+    home.write("packing/text", text);
+    let packed = home.write(name, "");
+    let mut tar = Command::new("tar");
+    tar.arg("-cf").arg(packed).arg("-C").arg(home.work().join("packing")).arg("text");
+    assert!(tar.status().unwrap().success());
+    std::fs::remove_dir_all(home.work().join("packing")).unwrap();
+}
+
+#[test]
+fn a_node_prepares_an_input_once_for_all_tasks() {
+    let cluster = Cluster::start(&[&["--slots", "4"], &["--slots", "4"]]);
+    archive(&cluster, "db.tar", "one\ntwo\n");
+    let log = cluster.work().join("log");
+    let with = format!("db.tar,with=echo made >>{}; tar xf {{in}} -C {{out}}", log.display());
+    let words = ["run", "--report", "none", "--array", "1-40", "--no-append", "-i", &with];
+    let each = ["--sandbox", "--", "sh", "-c", "sleep 0.05; cat db/text; ls"];
+    let done = cluster.run(&[&words[..], &each].concat()).exits(0);
+    assert_eq!(done.stdout, "one\ntwo\ndb\n".repeat(40));
+    let made = cluster.read("log").lines().count();
+    assert!((1..=2).contains(&made), "{made} preparations on two nodes");
+    // Another command makes another folder; outside of a sandbox, the path of the folder is named.
+    let words = ["run", "--report", "none", "-i", "db.tar,with=wc -c <{in} >{out}/size"];
+    let done = cluster.run(&[&words[..], &["--", "cat", "{input:1}/size"]].concat()).exits(0);
+    assert_eq!(
+        done.stdout.trim(),
+        std::fs::metadata(cluster.work().join("db.tar")).unwrap().len().to_string()
+    );
+    // A folder is no output, and its files belong to all tasks.
+    let outputs = ["-o", "**=out/", "--", "sh", "-c", "cp db/text copy"];
+    cluster.run(&[&["run", "--report", "none", "-i", &with], &outputs[..]].concat()).exits(0);
+    assert_eq!(cluster.names("out"), ["copy"]);
+    // An output of another task.
+    cluster.write(
+        "job.toml",
+        "[[task]]\nid = 'pack'\ncommand = ['sh', '-c', 'echo 7 >n; tar cf n.tar n']\n\
+         outputs = [{ file = 'n.tar', keep = true }]\n\
+         [[task]]\ncommand = ['cat', 'other/n']\nfolder = 'sandbox'\n\
+         inputs = [{ task = 'pack', with = 'tar xf {in} -C {out}', name = 'other' }]\n",
+    );
+    cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
+    let log = cluster.run(&["task", "log", "last.1"]).exits(0);
+    assert_eq!(log.stdout, "7\n");
+}
+
+#[test]
+fn a_preparation_that_fails_fails_its_tasks_and_says_why() {
+    let home = Home::new();
+    home.write("db.tar", "no archive");
+    let run = |options: &[&str]| {
+        let words = ["run", "--report", "none", "--nodes", "1"];
+        home.eyas(&[&words[..], options, &["--", "ls", "{input:1}"]].concat())
+    };
+    let says = ["cannot prepare db.tar", "`tar xf {in} -C {out}`: exit code 2: tar:"];
+    run(&["-i", "db.tar,with=tar xf {in} -C {out}"]).exits(1).says(&says);
+    let says = ["needs {in} and {out}"];
+    run(&["-i", "db.tar,with=tar xf {in}"]).exits(1).says(&says);
+    let timed = ["--timeout", "300ms", "-i", "db.tar,with=sleep 60; cp {in} {out}"];
+    run(&timed).exits(1).says(&["timed out"]);
+}
+
+#[test]
+fn folders_leave_a_store_that_is_full_and_are_made_again() {
+    let home = Home::new();
+    for number in 1..=5 {
+        archive(&home, &format!("in/{number}.tar"), &format!("{number}\n").repeat(1 << 19));
+    }
+    let items: Vec<_> = (1..=20).map(|number| format!("in/{}.tar\n", number % 5 + 1)).collect();
+    home.write("items", items.concat());
+    let words = ["run", "--report", "none", "--nodes", "1", "-k", "--cache", "5MiB"];
+    let with = ["-i", "{},with=tar xf {in} -C {out}", "--each-line", "items"];
+    let command = ["--", "sh", "-c", "sort -u $1/text", "sh", "{}"];
+    let done = home.eyas(&[&words[..], &with, &command].concat()).exits(0);
+    let expected: Vec<_> = (1..=20).map(|number| format!("{}\n", number % 5 + 1)).collect();
+    assert_eq!(done.stdout, expected.concat());
 }

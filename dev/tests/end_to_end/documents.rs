@@ -159,7 +159,7 @@ fn every_job_file_of_the_page_runs() {
     fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
 
     let files = job_files("job-files.md");
-    assert_eq!(files.len(), 15, "the page's examples");
+    assert_eq!(files.len(), 17, "the page's examples");
     for (name, content) in &files {
         cluster.write(name, content);
         cluster.run(&["submit", "--wait", name]).exits(0);

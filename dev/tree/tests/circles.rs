@@ -23,7 +23,7 @@ const CIRCLES: &[(&str, &[&str])] = &[
         &["leftovers/cgroup.rs", "resources/delegation.rs", "resources/task_group.rs"],
     ),
     ("compute/executor", &["process.rs", "process/oversight.rs"]),
-    ("compute/executor", &["task.rs", "task/call.rs", "task/deliver.rs", "task/input_list.rs"]),
+    ("compute/executor", &["task.rs", "task/call.rs", "task/deliver.rs"]),
     ("compute/executor", &["task/sandbox.rs", "task/sandbox/kept.rs"]),
     ("compute/sim", &["cluster.rs", "nodes.rs"]),
     ("compute/sim", &["model.rs", "model/predict.rs"]),

@@ -155,6 +155,7 @@ pub unsafe extern "C" fn eyas_task_add_input(
                 range: None,
                 records: None,
                 decompress: false,
+                with: None,
                 broadcast: false,
             },
         });
@@ -206,6 +207,7 @@ pub unsafe extern "C" fn eyas_task_add_input_into(
             range,
             records,
             decompress: false,
+            with: None,
         });
         Ok(())
     })

@@ -101,12 +101,12 @@ impl AttachedSender {
         objects: Vec<ObjectSpec>,
         items: Vec<TaskItem>,
     ) -> Result<(), ClientError> {
-        let decompresses = || {
+        let derives = || {
             let of_templates = templates.iter().flat_map(|template| &template.inputs);
             let of_items = items.iter().flat_map(|item| &item.inputs);
-            of_templates.chain(of_items).any(Input::is_decompressed)
+            of_templates.chain(of_items).any(Input::is_derived)
         };
-        crate::client::check_minor(self.minor, &templates, decompresses)?;
+        crate::client::check_minor(self.minor, &templates, derives)?;
         let mut messages = Vec::new();
         if !templates.is_empty() {
             messages.push(FromClient::Templates(templates));

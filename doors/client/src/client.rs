@@ -13,7 +13,7 @@ use eyas_wire::client::{FromClient, PushRequest, SUBMISSION_PART, TaskResult, To
 use eyas_wire::printed::{MINOR_OF_PRINTED, Printed, PrintedPosition};
 use eyas_wire::view::graph::JobGraph;
 use eyas_wire::view::{FailureView, JobView, PushView, TaskView};
-use eyas_wire::{MINOR_OF_CONTENTS, MINOR_OF_FAILURES, Role};
+use eyas_wire::{MINOR_OF_DERIVED, MINOR_OF_FAILURES, Role};
 
 use crate::client_error::ClientError;
 use crate::draft::{Draft, DraftTasks, SubmitProgress};
@@ -311,7 +311,7 @@ impl Client {
     /// Sends all parts of a job. If the connection ends before the commit, the dispatcher discards
     /// them.
     async fn send(&mut self, draft: &mut Draft) -> Result<(), ClientError> {
-        check_minor(self.session.minor, &draft.templates, || draft.decompresses())?;
+        check_minor(self.session.minor, &draft.templates, || draft.derives())?;
         let Draft {
             name,
             templates,
@@ -551,18 +551,18 @@ pub(crate) fn part_of(items: &mut impl Iterator<Item = TaskItem>) -> Vec<TaskIte
 }
 
 /// Checks that a dispatcher of this minor version has all that the templates need, and what tasks
-/// need that read the content of compressed files, if `decompresses` says that some do.
+/// need that read what nodes make of files, if `derives` says that some do.
 pub(crate) fn check_minor(
     minor: u16,
     templates: &[TaskTemplate],
-    decompresses: impl FnOnce() -> bool,
+    derives: impl FnOnce() -> bool,
 ) -> Result<(), ClientError> {
     let is_later = templates.iter().any(TaskTemplate::delivers_after_failure);
     if minor < MINOR_OF_FAILURES && is_later {
         return Err(ClientError::Earlier { what: "deliver outputs of failed tasks" });
     }
-    if minor < MINOR_OF_CONTENTS && decompresses() {
-        return Err(ClientError::Earlier { what: "decompress inputs" });
+    if minor < MINOR_OF_DERIVED && derives() {
+        return Err(ClientError::Earlier { what: "decompress or prepare inputs" });
     }
     Ok(())
 }

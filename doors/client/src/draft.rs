@@ -257,11 +257,11 @@ impl Draft {
         }
     }
 
-    /// Whether some tasks read the content of compressed files.
-    pub(crate) fn decompresses(&self) -> bool {
+    /// Whether some tasks read what nodes make of files.
+    pub(crate) fn derives(&self) -> bool {
         let items = self.tasks.iter().flat_map(DraftTasks::items);
-        self.templates.iter().any(|template| template.inputs.iter().any(Input::is_decompressed))
-            || items.into_iter().any(|item| item.inputs.iter().any(Input::is_decompressed))
+        self.templates.iter().any(|template| template.inputs.iter().any(Input::is_derived))
+            || items.into_iter().any(|item| item.inputs.iter().any(Input::is_derived))
     }
 
     /// Sets how inputs that are broadcast reach the executors. With a spanning tree, no task starts
@@ -454,12 +454,16 @@ impl Draft {
     /// If the file is missing or has none of these bytes, or if a file of the cluster has none of
     /// these records.
     pub async fn part(&mut self, url: &Name, part: PartOfFile) -> Result<Input, DraftError> {
-        if !is_cluster_file(url) || matches!(part, PartOfFile::Decompressed { .. }) {
+        let is_derived =
+            matches!(part, PartOfFile::Decompressed { .. } | PartOfFile::Prepared { .. });
+        if !is_cluster_file(url) || is_derived {
             return self.part_of_object(url, part).await;
         }
         let file = self.cluster_file(url).await?;
         let object = match part {
-            PartOfFile::Decompressed { .. } => unreachable!("it is of a whole object"),
+            PartOfFile::Decompressed { .. } | PartOfFile::Prepared { .. } => {
+                unreachable!("it is made of a whole object")
+            }
             PartOfFile::Bytes { first, end } => file.part(first..end)?,
             PartOfFile::Records { first, end } => file.records(first..end).await?,
         };

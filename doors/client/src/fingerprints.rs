@@ -100,6 +100,7 @@ fn of_template(template: &TaskTemplate) -> Hasher {
     let common = serde_json::to_vec(&(program, env, folder, base, outputs));
     let mut hasher = Hasher::new();
     feed(&mut hasher, &common.expect("a template can be written as JSON"));
+    template.preparations.iter().for_each(|command| feed(&mut hasher, command));
     hasher
 }
 

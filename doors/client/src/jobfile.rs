@@ -62,10 +62,10 @@ mod wrong_key;
 use all_inputs::ArrayTemplates;
 use elements::{Elements, add_outputs};
 pub use error::{ArrayLength, JobFileError, TaskFieldsError};
-use input::{AddedTasks, TaskIds, part_of};
+use input::{AddedTasks, PartKeys, TaskIds, preparations_of};
 pub use input::{ArrayIndex, InputFields};
 pub use map_step::{MapStep, MapStepError, PassOutput};
-use names::{CommandText, content_name, of_values};
+use names::{CommandText, name_of_derived, of_values};
 pub use output::{Keep, OutputFields};
 pub(crate) use paths::same;
 use paths::{declared_as, declares_number, kept_path, without_dot};
@@ -370,16 +370,45 @@ impl TaskFields {
         }
     }
 
+    /// The name in the sandbox of an input, the one with this index that its fields stand for, if
+    /// it is not the last part of its path.
+    fn name_of(
+        &self,
+        input: &Input,
+        (name, into): (Option<&Name>, Option<&Name>),
+        index: u32,
+        found: &Name,
+    ) -> Result<Option<Name>, TaskFieldsError> {
+        let (key, name) = match (name, into) {
+            (Some(name), _) => ("name", name.clone()),
+            (None, Some(into)) => ("into", names::of_file(into, index, found)?),
+            (None, None) => {
+                let kept = kept_path(found).filter(|_| self.is_in_sandbox());
+                let input = if self.decompress { &input.clone().decompressed() } else { input };
+                let kept_path = kept.as_ref().filter(|_| input.is_derived());
+                let made = kept_path.and_then(|kept| name_of_derived(input, kept));
+                return Ok(made.or(kept));
+            }
+        };
+        names::check_name(key, &name)?;
+        Ok(Some(name))
+    }
+
     /// An input as the task gets it: as it is or decompressed, and a link to the store or a copy.
     fn as_staged(&self, draft: &Draft, mut input: Input) -> Input {
         if self.decompress {
             input = input.decompressed();
         }
-        if input.is_decompressed() && input.name.is_none() {
+        if input.is_derived() && input.name.is_none() {
             let object = input.from.object().map(|object| &draft.objects[object as usize]);
-            input.name = object.and_then(|object| content_name(object.base_name()));
+            input.name = object.and_then(|object| name_of_derived(&input, object.base_name()));
         }
         if self.copy_inputs { input.copied() } else { input }
+    }
+
+    /// The commands that make folders of its inputs.
+    fn preparations(&self) -> Result<Vec<Name>, TaskFieldsError> {
+        preparations_of(&self.inputs)
     }
 
     fn template(&self, draft: &Draft) -> Result<TaskTemplate, TaskFieldsError> {
@@ -430,6 +459,7 @@ impl TaskFields {
         }
         template.base = base;
         self.check_variables()?;
+        template.preparations = preparations_of(&self.inputs)?;
         template.env =
             self.env.iter().map(|(name, value)| (name.clone(), Template::parse(value))).collect();
         for output in &self.outputs {
@@ -635,13 +665,26 @@ impl TaskFields {
     ) -> Result<(), TaskFieldsError> {
         let (path, name, into, part, broadcast) = match fields {
             InputFields::Path(path) => (path, None, None, None, false),
-            InputFields::Named { path, name, into, range, records, decompress, broadcast } => {
-                let part = part_of(range.as_deref(), records.as_deref(), *decompress)?;
+            InputFields::Named {
+                path,
+                name,
+                into,
+                range,
+                records,
+                decompress,
+                with,
+                broadcast,
+            } => {
+                let (range, records) = (range.as_deref(), records.as_deref());
+                let keys =
+                    PartKeys { range, records, decompress: *decompress, with: with.as_ref() };
+                let part = keys.part(&self.preparations()?)?;
                 (path, name.as_ref(), into.as_ref(), part, *broadcast)
             }
             InputFields::Output { .. } => {
                 let of_item = (place, &*values);
-                let forms = (self.copy_inputs, self.decompress);
+                let preparations = self.preparations()?;
+                let forms = (self.copy_inputs, self.decompress, &preparations[..]);
                 return add_outputs(draft, known, fields, of_item, forms, inputs);
             }
         };
@@ -658,20 +701,7 @@ impl TaskFields {
                 Some(part) => draft.part(&found, *part).await?,
                 None => draft.input(&found).await?,
             };
-            input.name = match (name, into) {
-                (Some(name), _) => Some(name.clone()),
-                (None, Some(into)) => Some(names::of_file(into, index, &found)?),
-                (None, None) => {
-                    let kept = kept_path(&found).filter(|_| self.is_in_sandbox());
-                    let is_content = self.decompress || input.is_decompressed();
-                    let content = kept.as_ref().filter(|_| is_content);
-                    let content = content.and_then(|kept| content_name(kept));
-                    content.or(kept)
-                }
-            };
-            if let (Some(name), true) = (&input.name, name.is_some() || into.is_some()) {
-                names::check_name(if into.is_some() { "into" } else { "name" }, name)?;
-            }
+            input.name = self.name_of(&input, (name, into), index, &found)?;
             if broadcast {
                 draft.broadcast(&input);
             }

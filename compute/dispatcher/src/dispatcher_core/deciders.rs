@@ -10,7 +10,7 @@ use eyas_types::outcome::FailureKind;
 use eyas_types::{ExecutorId, Input, JobId, ObjectId, ObjectSpec, Outcome, TaskId};
 use eyas_wire::client::TaskResult;
 use eyas_wire::executor::{AssignedInput, Assignment, INPUTS_PART, PeerHint, ToExecutor};
-use eyas_wire::{MINOR_OF_CONTENTS, MINOR_OF_FAILURES};
+use eyas_wire::{MINOR_OF_DERIVED, MINOR_OF_FAILURES};
 
 use super::DispatcherCore;
 use crate::answers::ResultReader;
@@ -252,7 +252,7 @@ impl DispatcherCore {
     /// What the task needs and the executor lacks, because it is of an earlier version.
     fn lacking(&self, executor: ExecutorId, task: TaskId) -> Option<&'static str> {
         let minor = self.executors.get(executor)?.minor;
-        if minor >= MINOR_OF_CONTENTS {
+        if minor >= MINOR_OF_DERIVED {
             return None;
         }
         let spec = &self.jobs.get(task.job)?.spec;
@@ -262,7 +262,7 @@ impl DispatcherCore {
         if minor < MINOR_OF_FAILURES && template.delivers_after_failure() {
             return Some("deliver outputs of failed tasks");
         }
-        inputs.any(Input::is_decompressed).then_some("decompress inputs")
+        inputs.any(Input::is_derived).then_some("decompress or prepare inputs")
     }
 
     /// Assigns a task with very many inputs, which are sent in later turns.

@@ -2,12 +2,9 @@
 //! and the content becomes an object of the store, to which later tasks get links. The store's
 //! decider counts it like any other object, and may evict it before the input.
 
-use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use eyas_node::StoreLimits;
 use eyas_store::compressed::{DecompressError, decompress};
@@ -17,12 +14,11 @@ use eyas_types::{ObjectId, Status, units};
 use thiserror::Error;
 
 use super::disk_full;
+use super::makings::Makings;
 use super::status::failed;
 
 /// Bytes of content between two looks at the free space of the disk.
 const LOOK_BYTES: u64 = 64 << 20;
-/// Time between two checks whether a task still waits.
-const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// Why the content of an input cannot be staged.
 #[derive(Debug, Error)]
@@ -82,16 +78,13 @@ pub(crate) struct Contents {
     store_bytes: u64,
     /// Bytes of the disk that are left free.
     floor_bytes: u64,
-    /// Contents that are being made.
-    under_way: Mutex<HashSet<ObjectId>>,
-    ended: Condvar,
+    makings: Makings,
 }
 
 impl Contents {
     pub fn new(store: ObjectStore, limits: &StoreLimits) -> Self {
         let StoreLimits { bytes: store_bytes, floor_bytes, .. } = *limits;
-        let (under_way, ended) = (Mutex::default(), Condvar::new());
-        Contents { store, store_bytes, floor_bytes, under_way, ended }
+        Contents { store, store_bytes, floor_bytes, makings: Makings::default() }
     }
 
     /// Puts the content of an object of the store into the store, unless it is there, by way of a
@@ -107,7 +100,7 @@ impl Contents {
         if self.store.contains(object) {
             return Ok(object);
         }
-        let Some(_making) = self.begin(object, &is_wanted) else {
+        let Some(_making) = self.makings.begin(object, &is_wanted) else {
             return Err(DecompressError::Stopped.into());
         };
         if self.store.contains(object) {
@@ -147,36 +140,5 @@ impl Contents {
             Err(DecompressError::TooLarge(most_bytes)) => Err(ContentError::TooLarge(most_bytes)),
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// Begins to make a content. Waits while another task makes it, as long as `is_wanted` returns
-    /// true.
-    fn begin(&self, object: ObjectId, is_wanted: impl Fn() -> bool) -> Option<MadeContent<'_>> {
-        let mut under_way = self.under_way();
-        while !under_way.insert(object) {
-            if !is_wanted() {
-                return None;
-            }
-            let waited = self.ended.wait_timeout(under_way, CHECK_EVERY);
-            under_way = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        Some(MadeContent { contents: self, object })
-    }
-
-    fn under_way(&self) -> MutexGuard<'_, HashSet<ObjectId>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A content that one task makes; over when dropped.
-struct MadeContent<'a> {
-    contents: &'a Contents,
-    object: ObjectId,
-}
-
-impl Drop for MadeContent<'_> {
-    fn drop(&mut self) {
-        self.contents.under_way().remove(&self.object);
-        self.contents.ended.notify_all();
     }
 }

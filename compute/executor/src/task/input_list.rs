@@ -5,15 +5,28 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use eyas_store::{name_of, path_of};
-use eyas_types::outcome::FailureKind;
-use eyas_types::template::{InputListEnd, TemplatePart};
-use eyas_types::{Name, Program, Status};
+use eyas_types::Name;
+use eyas_types::template::{InputListEnd, Template, TemplatePart};
+use thiserror::Error;
 
-use super::status::failed;
-use super::{TaskRun, TaskRunner, disk_full};
+/// Why a list cannot be written.
+#[derive(Debug, Error)]
+pub(super) enum InputListError {
+    /// A path has a line break in it.
+    #[error("`{{inputs}}` cannot list `{0}`, which has a line break in it: use `{{inputs0}}`")]
+    LineBreak(Name),
+    /// The disk fails.
+    #[error("cannot list its inputs at {}: {error}", path.display())]
+    Disk {
+        /// The list.
+        path: PathBuf,
+        /// The cause.
+        error: io::Error,
+    },
+}
 
 /// The lists of one task; removed when dropped.
 #[derive(Default)]
@@ -33,58 +46,41 @@ impl Drop for InputLists {
     }
 }
 
-impl TaskRunner {
-    /// Writes the lists for which the task has a placeholder.
-    pub(super) fn list_inputs(&self, run: &TaskRun, staged: &[Name]) -> Result<InputLists, Status> {
-        let template = &run.task.template;
-        let Program::Command(words) = &template.program else { return Ok(InputLists::default()) };
+impl InputLists {
+    /// Writes the lists for which these words have a placeholder. `base` makes the path of the
+    /// lists.
+    pub fn write<'a>(
+        words: impl Iterator<Item = &'a Template>,
+        base: impl Fn() -> PathBuf,
+        staged: &[Name],
+    ) -> Result<InputLists, InputListError> {
         let mut lists = InputLists::default();
-        for word in words.iter().chain(template.env.iter().map(|(_, value)| value)) {
-            for part in &word.0 {
-                if let TemplatePart::InputList(end) = part {
-                    self.list(run, *end, staged, &mut lists)?;
+        for part in words.flat_map(|word| &word.0) {
+            if let TemplatePart::InputList(end) = part {
+                if lists.base.is_empty() {
+                    lists.base = name_of(base());
                 }
+                lists.add(*end, staged)?;
             }
         }
         Ok(lists)
     }
 
-    fn list(
-        &self,
-        run: &TaskRun,
-        end: InputListEnd,
-        staged: &[Name],
-        lists: &mut InputLists,
-    ) -> Result<(), Status> {
-        if lists.base.is_empty() {
-            lists.base = name_of(self.new_folder(&run.task.id().to_string()));
-        }
-        let path = path_of(&end.list_at(&lists.base)).to_owned();
-        if lists.written.contains(&path) {
+    fn add(&mut self, end: InputListEnd, staged: &[Name]) -> Result<(), InputListError> {
+        let path = path_of(&end.list_at(&self.base)).to_owned();
+        if self.written.contains(&path) {
             return Ok(());
         }
-        if let Some(name) =
-            staged.iter().find(|name| end == InputListEnd::Line && name.contains(&b'\n'))
-        {
-            let reason = format!(
-                "`{{inputs}}` cannot list `{name}`, which has a line break in it: use \
-                 `{{inputs0}}`"
-            );
-            return Err(failed(FailureKind::Start, reason));
+        let has_break = |name: &&Name| end == InputListEnd::Line && name.contains(&b'\n');
+        if let Some(name) = staged.iter().find(has_break) {
+            return Err(InputListError::LineBreak(name.clone()));
         }
-        lists.written.push(path.clone());
-        write(&path, end.byte(), staged).map_err(|e| {
-            let reason =
-                format!("cannot list its inputs at {} on {}: {e}", path.display(), self.name);
-            failed(
-                if disk_full::is_no_room(&e) { FailureKind::NodeFull } else { FailureKind::Node },
-                reason,
-            )
-        })
+        self.written.push(path.clone());
+        write(&path, end.byte(), staged).map_err(|error| InputListError::Disk { path, error })
     }
 }
 
-fn write(path: &std::path::Path, end: u8, staged: &[Name]) -> io::Result<()> {
+fn write(path: &Path, end: u8, staged: &[Name]) -> io::Result<()> {
     let mut list = BufWriter::new(File::create(path)?);
     for name in staged {
         list.write_all(name)?;

@@ -143,6 +143,16 @@ impl Sandbox {
         Ok(())
     }
 
+    /// Puts a symbolic link to a folder at the name that the task expects.
+    pub fn link(&mut self, folder: &Path, name: &Path, remember: bool) -> io::Result<()> {
+        let place = self.prepare(name);
+        std::os::unix::fs::symlink(folder, &place)?;
+        if remember {
+            self.remember(name, &place);
+        }
+        Ok(())
+    }
+
     /// Makes the folder of an input. If this fails, staging fails too and says why. Returns the
     /// path of the input.
     fn prepare(&self, name: &Path) -> PathBuf {
@@ -213,6 +223,11 @@ impl Sandbox {
         Ok(outputs.collect())
     }
 
+    /// Whether a file is an input as it was staged, or in a folder that was.
+    fn is_of_input(&self, name: &Path) -> bool {
+        name.ancestors().any(|above| self.is_unchanged_input(above))
+    }
+
     fn is_unchanged_input(&self, name: &Path) -> bool {
         let shared = || self.shared.as_ref().and_then(|shared| shared.mark_of(name));
         let Some(staged) = self.staged.get(name).or_else(shared) else { return false };
@@ -228,7 +243,7 @@ impl Sandbox {
         above: &mut Vec<(u64, u64)>,
         outputs: &mut BTreeMap<PathBuf, bool>,
     ) -> Result<(), SandboxError> {
-        if self.is_unchanged_input(&name) {
+        if self.is_of_input(&name) {
             return Ok(());
         }
         let path = self.folder.join(&name);

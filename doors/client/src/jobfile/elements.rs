@@ -9,8 +9,8 @@ use eyas_store::Glob;
 use eyas_types::{Input, InputFrom, Name, Template, Value};
 
 use super::error::{ArrayLength, TaskFieldsError};
-use super::input::{AddedTasks, ArrayIndex, InputFields, TaskIds, part_of};
-use super::names::{Writers, check_name, content_name, of_values, placed};
+use super::input::{AddedTasks, ArrayIndex, InputFields, PartKeys, TaskIds};
+use super::names::{Writers, check_name, name_of_derived, of_values, placed};
 use crate::draft::Draft;
 use crate::sources::ListLine;
 
@@ -86,25 +86,38 @@ impl<'a> Elements<'a> {
 }
 
 /// Adds outputs of other tasks to the inputs of the task that has this `place` in its array, as
-/// copies if `copy` is set, and all decompressed if `decompress_all` is. For the inputs of all tasks of the array, the place and the
-/// values of the item are missing.
+/// copies if `copy` is set, and all decompressed if `decompress_all` is. `preparations` are the
+/// commands of the template that make folders. For the inputs of all tasks of the array, the place
+/// and the values of the item are missing.
 pub(super) fn add_outputs(
     draft: &Draft,
     known: &TaskIds,
     fields: &InputFields,
     (place, values): (Option<u32>, &[Value]),
-    (copy, decompress_all): (bool, bool),
+    (copy, decompress_all, preparations): (bool, bool, &[Name]),
     inputs: &mut Vec<Input>,
 ) -> Result<(), TaskFieldsError> {
-    let InputFields::Output { task, output, index, group, name, into, range, records, decompress } =
-        fields
+    let InputFields::Output {
+        task,
+        output,
+        index,
+        group,
+        name,
+        into,
+        range,
+        records,
+        decompress,
+        with,
+    } = fields
     else {
         unreachable!("other inputs are files")
     };
     if name.is_some() && into.is_some() {
         return Err(TaskFieldsError::NameAndInto(format!("from task `{task}`")));
     }
-    let part = part_of(range.as_deref(), records.as_deref(), *decompress)?;
+    let (range, records) = (range.as_deref(), records.as_deref());
+    let keys = PartKeys { range, records, decompress: *decompress, with: with.as_ref() };
+    let part = keys.part(preparations)?;
     let writer = known.find(task)?;
     let output = place_of_output(draft, &writer, (task.as_str(), output.as_ref()), values)?;
     let from = |task| match part {
@@ -134,8 +147,9 @@ pub(super) fn add_outputs(
         if decompress_all {
             input = input.decompressed();
         }
-        if input.is_decompressed() && input.name.is_none() {
-            input.name = writers.name_of_input(&input).and_then(|name| content_name(&name));
+        if input.is_derived() && input.name.is_none() {
+            let name = writers.name_of_input(&input);
+            input.name = name.and_then(|name| name_of_derived(&input, &name));
         }
         inputs.push(if copy { input.copied() } else { input });
     }

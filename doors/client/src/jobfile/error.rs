@@ -465,10 +465,22 @@ pub enum TaskFieldsError {
     RangeAndRecords,
     /// A part of the content of a compressed file.
     #[error(
-        "an input with `range` or `records` cannot have `decompress`: the task reads the whole \
-         content of a compressed file"
+        "an input with `range` or `records` cannot have `decompress` or `with`: the task reads all \
+         that is made of the file"
     )]
     PartOfCompressed,
+    /// An input is decompressed, and a command makes a folder of it.
+    #[error(
+        "an input has `decompress` or `with`, not both: let the command of `with` decompress it, \
+         as in with = \"zstd -dc {{in}} | tar x -C {{out}}\""
+    )]
+    DecompressAndWith,
+    /// A command that makes a folder of an input lacks a placeholder.
+    #[error(
+        "`with = \"{0}\"` needs {{in}} and {{out}}: the command reads the file {{in}} and writes \
+         into the folder {{out}}, as in with = \"tar xf {{in}} -C {{out}}\""
+    )]
+    Preparation(Name),
     /// A pattern of several files has one name in the sandbox.
     #[error(
         "input `{path}` stands for {files} files, but `name` is for one file: leave `name` out, or \

@@ -35,6 +35,8 @@ pub enum InputFields {
         /// Whether the task reads the content of the compressed file.
         #[serde(default)]
         decompress: bool,
+        /// The command that makes of the file, once on each node, the folder that the task reads.
+        with: Option<Name>,
         /// Whether it is copied ahead to all executors that may run the tasks.
         #[serde(default)]
         broadcast: bool,
@@ -64,6 +66,8 @@ pub enum InputFields {
         /// Whether the task reads the content of the compressed output.
         #[serde(default)]
         decompress: bool,
+        /// The command that makes of the output, once on each node, the folder that the task reads.
+        with: Option<Name>,
     },
 }
 
@@ -101,6 +105,14 @@ impl InputFields {
                     && writer.is_some_and(|writer| writer.output(draft, file).is_none())
             }
             InputFields::Output { .. } => false,
+        }
+    }
+
+    /// The command that makes a folder of it.
+    pub(super) fn with(&self) -> Option<&Name> {
+        match self {
+            InputFields::Path(_) => None,
+            InputFields::Named { with, .. } | InputFields::Output { with, .. } => with.as_ref(),
         }
     }
 
@@ -162,25 +174,62 @@ impl TaskIds {
     }
 }
 
-/// What a task reads of a file; `None` for the file as it is.
-pub(super) fn part_of(
-    range: Option<&str>,
-    records: Option<&str>,
-    decompress: bool,
-) -> Result<Option<PartOfFile>, TaskFieldsError> {
-    if decompress && (range.is_some() || records.is_some()) {
-        return Err(TaskFieldsError::PartOfCompressed);
+/// What a task reads of a file, as its keys say.
+#[derive(Clone, Copy, Default)]
+pub(super) struct PartKeys<'a> {
+    pub range: Option<&'a str>,
+    pub records: Option<&'a str>,
+    pub decompress: bool,
+    /// The command that makes a folder of the file.
+    pub with: Option<&'a Name>,
+}
+
+impl PartKeys<'_> {
+    /// What the task reads of the file; `None` for the file as it is. `preparations` are the
+    /// commands of the template.
+    pub fn part(&self, preparations: &[Name]) -> Result<Option<PartOfFile>, TaskFieldsError> {
+        let PartKeys { range, records, decompress, with } = *self;
+        let is_part = range.is_some() || records.is_some();
+        if is_part && (decompress || with.is_some()) {
+            return Err(TaskFieldsError::PartOfCompressed);
+        }
+        if let Some(with) = with {
+            if decompress {
+                return Err(TaskFieldsError::DecompressAndWith);
+            }
+            let by = preparations.iter().position(|command| command == with).unwrap_or_default();
+            return Ok(Some(PartOfFile::Prepared { by: by as u16 }));
+        }
+        Ok(match (range, records) {
+            (None, None) => decompress.then_some(PartOfFile::Decompressed { copied: false }),
+            (Some(range), None) => {
+                let ByteRange { first, end } = range.parse()?;
+                Some(PartOfFile::Bytes { first, end })
+            }
+            (None, Some(records)) => {
+                let RecordRange { first, end } = records.parse()?;
+                Some(PartOfFile::Records { first, end })
+            }
+            (Some(_), Some(_)) => return Err(TaskFieldsError::RangeAndRecords),
+        })
     }
-    Ok(match (range, records) {
-        (None, None) => decompress.then_some(PartOfFile::Decompressed { copied: false }),
-        (Some(range), None) => {
-            let ByteRange { first, end } = range.parse()?;
-            Some(PartOfFile::Bytes { first, end })
+}
+
+/// The commands that make folders of these inputs, each once.
+///
+/// # Errors
+/// If one lacks a placeholder.
+pub(super) fn preparations_of(inputs: &[InputFields]) -> Result<Vec<Name>, TaskFieldsError> {
+    let mut commands = Vec::<Name>::new();
+    for command in inputs.iter().filter_map(InputFields::with) {
+        let has =
+            |placeholder: &[u8]| command.windows(placeholder.len()).any(|part| part == placeholder);
+        if !has(b"{in}") || !has(b"{out}") {
+            return Err(TaskFieldsError::Preparation(command.clone()));
         }
-        (None, Some(records)) => {
-            let RecordRange { first, end } = records.parse()?;
-            Some(PartOfFile::Records { first, end })
+        if !commands.contains(command) {
+            commands.push(command.clone());
         }
-        (Some(_), Some(_)) => return Err(TaskFieldsError::RangeAndRecords),
-    })
+    }
+    Ok(commands)
 }

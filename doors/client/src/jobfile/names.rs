@@ -53,9 +53,20 @@ pub(super) fn of_file(into: &Name, index: u32, file: &Name) -> Result<Name, Task
     })
 }
 
-/// The name of a compressed file's content; `None` if it is that of the file.
-pub(super) fn content_name(file: &[u8]) -> Option<Name> {
-    decompressed_name(file).map(Name::from)
+/// The ends of the names of archives.
+const ARCHIVES: [&[u8]; 3] = [b".tar", b".zip", b".cpio"];
+
+/// The name of what is made of a file of this name: `a.fits` for the content of `a.fits.gz`, and
+/// `db` for the folder that is made of `db.tar.gz`. `None` if it is that of the file.
+pub(super) fn name_of_derived(input: &Input, file: &[u8]) -> Option<Name> {
+    let content = decompressed_name(file);
+    if input.is_decompressed() {
+        return content.map(Name::from);
+    }
+    let packed = content.as_deref().unwrap_or(file);
+    let end = ARCHIVES.iter().find(|end| packed.ends_with(end) && packed.len() > end.len());
+    let name = &packed[..packed.len() - end.map_or(0, |end| end.len())];
+    (name != file).then(|| name.into())
 }
 
 /// Checks the name of an input, which a job file gives with this key.

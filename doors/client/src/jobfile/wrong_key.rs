@@ -190,6 +190,7 @@ const INPUT: &[Key] = &[
     key("range", "a range of bytes, in quotes", r#""0-1GiB""#, reads::<String>),
     key("records", "a range of records, in quotes", r#""0-1000""#, reads::<String>),
     key("decompress", "true or false", "true", reads::<bool>),
+    key("with", "a command, in quotes", r#""tar xf {in} -C {out}""#, reads::<Name>),
     key("broadcast", "true or false", "true", reads::<bool>),
     key("task", "the `id` of an earlier task, in quotes", r#""frames""#, reads::<String>),
     key("output", "the `file` of an output, in quotes", r#""sum.fits""#, reads::<Name>),

@@ -91,7 +91,9 @@ impl Sandbox {
                 first,
                 end,
             )?,
-            PartOfFile::Decompressed { .. } => unreachable!("the content is another object"),
+            PartOfFile::Decompressed { .. } | PartOfFile::Prepared { .. } => {
+                unreachable!("what is made of a file is another object")
+            }
         };
         store.stage_part(object, &place, bytes)?;
         if remember {

@@ -46,6 +46,35 @@ pub(super) async fn draft(
 
 /// The end of an input whose content the tasks read.
 const DECOMPRESS: &[u8] = b",decompress";
+/// What stands before the command that makes a folder of an input.
+const WITH: &[u8] = b",with=";
+
+/// An input as a word names it.
+fn input(word: &Name) -> InputFields {
+    if let Some(path) = word.strip_suffix(DECOMPRESS) {
+        return file(path.into(), true, None, false);
+    }
+    match word.windows(WITH.len()).position(|part| part == WITH) {
+        Some(at) => {
+            let command = Name::from(&word[at + WITH.len()..]);
+            file(word[..at].into(), false, Some(command), false)
+        }
+        None => InputFields::Path(word.clone()),
+    }
+}
+
+fn file(path: Name, decompress: bool, with: Option<Name>, broadcast: bool) -> InputFields {
+    InputFields::Named {
+        path,
+        name: None,
+        into: None,
+        range: None,
+        records: None,
+        decompress,
+        with,
+        broadcast,
+    }
+}
 
 /// The array of tasks with this command, and with the items of lists behind it.
 fn fields(
@@ -57,19 +86,7 @@ fn fields(
         let OutputWord { file, to, when } = word.clone();
         OutputFields { file, to, when, ..OutputFields::default() }
     };
-    let file = |path: Name, decompress, broadcast| InputFields::Named {
-        path,
-        name: None,
-        into: None,
-        range: None,
-        records: None,
-        decompress,
-        broadcast,
-    };
-    let input = |word: &Name| match word.strip_suffix(DECOMPRESS) {
-        Some(path) => file(path.into(), true, false),
-        None => InputFields::Path(word.clone()),
-    };
+    let broadcast = |path: &Name| file(path.clone(), false, None, true);
     Ok(TaskFields {
         command: CommandWords(command),
         noop: args.noop,
@@ -80,12 +97,7 @@ fn fields(
         separator: args.colsep.clone(),
         append: args.no_append.then_some(false),
         array: OneOrMore(args.array.clone()),
-        inputs: args
-            .input
-            .iter()
-            .map(input)
-            .chain(args.broadcast.iter().map(|path| file(path.clone(), false, true)))
-            .collect(),
+        inputs: args.input.iter().map(input).chain(args.broadcast.iter().map(broadcast)).collect(),
         outputs: args.output.iter().map(output).collect(),
         env: args.env.iter().cloned().collect(),
         folder: if args.sandbox { Some("sandbox".into()) } else { args.folder.clone() },

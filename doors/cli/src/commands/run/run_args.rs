@@ -87,11 +87,13 @@ pub(crate) struct RunArgs {
     /// Split lines at TEXT into columns {1}, {2} …
     #[arg(long, value_name = "TEXT", requires = "each_line", help_heading = "Items")]
     pub(super) colsep: Option<String>,
-    /// A file that every task reads, or a pattern; may have placeholders (may be repeated)
+    /// A file that every task reads, or a pattern; may have placeholders (may be repeated). With
+    /// `,decompress` tasks read its content; with `,with=COMMAND` a folder that the shell command
+    /// makes of the file {in} as {out}, once on each node
     #[arg(
         long,
         short = 'i',
-        value_name = "PATH",
+        value_name = "PATH[,decompress|,with=COMMAND]",
         value_parser = words::name(),
         help_heading = "Inputs and outputs"
     )]
