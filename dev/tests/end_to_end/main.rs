@@ -87,3 +87,4 @@ mod slow_disk;
 mod support;
 mod testbed;
 mod waiting;
+mod web;

@@ -87,6 +87,7 @@ fn words_of(command: &str) -> Call {
         "report" => call(&["1", "-o", "report.html"]),
         "top" => call(&["--once", "--interval", "10ms"]),
         "events" => call(&[]),
+        "web" => serving(&["--listen", "127.0.0.1:0"]),
         "start dispatcher" => serving(&["--owned", "--cluster", "other"]),
         "start executor" => call(&["--owned", "--cluster", "nowhere"]),
         "start local" => serving(&["--nodes", "1", "--slots", "1", "--cluster", "third"]),

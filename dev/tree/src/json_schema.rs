@@ -8,7 +8,9 @@ use crate::reference::{TypeText, types};
 
 /// Names of answers, each with the Rust type of its value, or of each of its values.
 const ANSWERS: &[(&str, &[&str])] = &[
+    ("events", &["Vec<EventView>"]),
     ("executors", &["Vec<ExecutorView>", "u64"]),
+    ("explanation", &["Explanation"]),
     ("file", &["FileView"]),
     ("graph", &["JobGraph"]),
     ("io", &["IoView"]),
@@ -17,11 +19,14 @@ const ANSWERS: &[(&str, &[&str])] = &[
     ("keys", &["Vec<KeyView>"]),
     ("done", &["bool"]),
     ("next", &["Option<u64>"]),
+    ("objects", &["Vec<ObjectView>", "u64"]),
     ("pools", &["Vec<PoolView>"]),
     ("push", &["PushView"]),
+    ("report", &["JobReport"]),
     ("task", &["TaskView"]),
     ("tasks", &["Vec<TaskView>", "u64"]),
     ("text", &["String"]),
+    ("url", &["String"]),
     ("usage", &["FilesUsageView"]),
 ];
 
@@ -67,6 +72,8 @@ fn schema_of(kind: &str, used: &mut BTreeSet<String>) -> Value {
         let items: Vec<_> = kinds.split(", ").map(|kind| schema_of(kind, used)).collect();
         return json!({ "type": "array", "prefixItems": items });
     }
+    // Types have one meaning in all modules.
+    let kind = kind.rsplit("::").next().unwrap_or(kind);
     leaf(kind).unwrap_or_else(|| {
         used.insert(kind.to_owned());
         json!({ "$ref": format!("#/$defs/{kind}") })

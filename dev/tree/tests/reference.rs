@@ -46,5 +46,8 @@ fn the_page_of_json_answers_is_current() {
             .map(read);
     let all: Vec<_> =
         sources.iter().map(|(_, code)| *code).chain(parts.iter().map(|code| &**code)).collect();
-    generated("docs/reference/json-schema.json", &json_schema(&version, &all));
+    let schema = json_schema(&version, &all);
+    generated("docs/reference/json-schema.json", &schema);
+    // The web has a copy, because a crate is also built where the docs are missing.
+    generated("doors/web/json-schema.json", &schema);
 }

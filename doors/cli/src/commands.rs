@@ -28,6 +28,7 @@ mod stop;
 mod submit;
 mod task;
 pub(crate) mod top;
+mod web;
 mod worker;
 
 use std::ffi::OsString;
@@ -101,6 +102,14 @@ pub(crate) enum Command {
     Top(top::TopArgs),
     /// Show what has happened in the cluster: jobs and executors
     Events(events::EventsArgs),
+    /// Serve the cluster over HTTP: an API and a live page
+    #[command(
+        after_help = "The URL that is printed has a token, without which requests are refused; \
+                      each start has a new one. Jobs that are submitted over HTTP run as the \
+                      user of this command, and relative paths in them are below the folder \
+                      where the command was started. See docs/guides/web.md."
+    )]
+    Web(web::WebArgs),
     /// Start a dispatcher, an executor, or a cluster on this machine
     #[command(subcommand)]
     Start(Box<start::StartCommand>),
@@ -175,7 +184,7 @@ impl Command {
 
     /// Whether this command is a process of a cluster.
     pub fn is_process(&self) -> bool {
-        matches!(self, Command::Start(_) | Command::Mount(_) | Command::Proxy(_))
+        matches!(self, Command::Start(_) | Command::Mount(_) | Command::Proxy(_) | Command::Web(_))
     }
 }
 
@@ -211,6 +220,7 @@ async fn handle(command: Command, global: &GlobalArgs) -> Result<ExitCode, CliEr
         Command::Report(args) => report::report(args, global).await,
         Command::Top(args) => top::top(args, global).await,
         Command::Events(args) => events::events(args, global).await,
+        Command::Web(args) => web::web(args, global).await,
         Command::Proxy(args) => proxy::proxy(args, global).await,
         Command::Start(command) => start::start(*command, global).await,
         Command::Simulate(command) => simulate::simulate(command, global).await,

@@ -11,7 +11,7 @@ use clap::{Arg, ArgAction, Command};
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Tasks", &["run", "submit", "map", "job", "task", "explain", "report", "top", "events"]),
     ("Files", &["dfs", "mount", "push", "catalog", "io"]),
-    ("Clusters", &["start", "stop", "cluster", "executor", "pool", "access", "proxy"]),
+    ("Clusters", &["start", "stop", "cluster", "executor", "pool", "access", "proxy", "web"]),
     ("Tools", &["simulate", "shim", "completion", "man"]),
 ];
 

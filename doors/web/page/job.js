@@ -1,0 +1,253 @@
+// One job: counts, throughput over time, and its tasks.
+
+import { api, cluster, text } from "./cluster.js";
+import { Choice, Failure, Link, Search, State, ended, go, html } from "./parts.js";
+import { parameter, tasksBar, total, withParameters } from "./parts.js";
+import { Component } from "./preact.js";
+import { bytes, count, counted, duration, moment, name, rate } from "./words.js";
+
+// Tasks of a page.
+const LIMIT = 50;
+// Least time between two questions about a running job, milliseconds.
+const EVERY_MS = 2000;
+// Of what a task has printed, the end is shown, characters.
+const SHOWN_CHARS = 20_000;
+const STATES = ["failed", "blocked", "waiting", "assigned", "suspended", "succeeded", "cancelled"];
+const ORDERS = [
+  ["", "as submitted"],
+  ["ran_us", "longest run"],
+  ["queued_us", "longest wait"],
+  ["peak_memory_bytes", "most memory"],
+  ["tries", "most tries"],
+];
+
+/** Ended tasks for each second, as an area over time. */
+function Throughput({ samples }) {
+  const last = samples.at(-1);
+  if (!last || samples.length < 2) return html`<p class="lead">There are no samples yet.</p>`;
+  const rates = samples.map((sample) => sample.ended / Math.max(sample.interval_us / 1e6, 1e-6));
+  const most = Math.max(...rates, 1e-9);
+  const x = (us) => (us / last.at_us) * 1000;
+  const y = (value) => 118 - (value / most) * 110;
+  let line = "M 0 118";
+  samples.forEach((sample, at) => {
+    line += ` L ${x(sample.at_us - sample.interval_us).toFixed(1)} ${y(rates[at]).toFixed(1)}`;
+    line += ` L ${x(sample.at_us).toFixed(1)} ${y(rates[at]).toFixed(1)}`;
+  });
+  const words = `Ended tasks per second over ${duration(last.at_us)}; at most ${rate(most)}`;
+  return html`<figure>
+    <figcaption>
+      <h3>Throughput</h3>
+      <small>ended tasks per second, up to ${rate(most)}</small>
+    </figcaption>
+    <svg viewBox="0 0 1000 120" preserveAspectRatio="none" role="img" aria-label=${words}>
+      <path class="area" d=${`${line} L 1000 118 Z`} /><path class="line" d=${line} />
+    </svg>
+    <div class="axis"><small>0</small><small>${duration(last.at_us)}</small></div>
+  </figure>`;
+}
+
+/** What is known of one task: why it waits or how it ended, and what it has printed. */
+class Details extends Component {
+  state = { because: null, streams: [], error: null };
+
+  async componentDidMount() {
+    const path = `/jobs/${this.props.job}/tasks/${this.props.index}`;
+    try {
+      const { explanation } = await api(`${path}/explanation`);
+      this.setState({ because: explanation.because, command: explanation.task.command });
+      const streams = await Promise.all(
+        ["stdout", "stderr"].map(async (stream) => [stream, await text(`${path}/${stream}`).catch(() => "")]),
+      );
+      this.setState({ streams: streams.filter(([, printed]) => printed) });
+    } catch (error) {
+      this.setState({ error });
+    }
+  }
+
+  render() {
+    const { because, command, streams, error } = this.state;
+    const path = `/api/v1/jobs/${this.props.job}/tasks/${this.props.index}`;
+    return html`<div class="details">
+      <${Failure} error=${error} />
+      ${command?.length > 0 && html`<pre class="command">${command.map(name).join(" ")}</pre>`}
+      ${because?.map((sentence) => html`<p>${sentence}</p>`)}
+      ${streams.map(
+        ([stream, printed]) =>
+          html`<h3>${stream} <a href=${`${path}/${stream}`}>whole</a></h3>
+            <pre>${printed.slice(-SHOWN_CHARS)}</pre>`,
+      )}
+    </div>`;
+  }
+}
+
+function TaskRow({ task, isOpen }) {
+  const index = task.task.split(".")[1];
+  const toggle = withParameters({ task: isOpen ? "" : index });
+  return html`<tr class=${isOpen ? "open" : ""}>
+      <td class="number">
+        <${Link} to=${toggle} aria-expanded=${isOpen} aria-label=${`Task ${task.task}`}>${index}<//>
+      </td>
+      <td class="name">${task.id ? `${task.id} ` : ""}${name(task.item)}</td>
+      <td><${State} state=${task.state} /></td>
+      <td class="name">${task.state === "failed" ? task.status : ""}</td>
+      <td>${task.executor ?? ""}</td>
+      <td class="number">${task.tries}</td>
+      <td class="number">${task.ran_us > 0 ? duration(task.ran_us) : ""}</td>
+      <td class="number">${task.peak_memory_bytes > 0 ? bytes(task.peak_memory_bytes) : ""}</td>
+    </tr>
+    ${isOpen && html`<tr><td colspan="8"><${Details} job=${task.task.split(".")[0]} index=${index} /></td></tr>`}`;
+}
+
+export class Job extends Component {
+  state = { tasks: [], next: null, samples: null, error: null };
+
+  componentDidMount() {
+    this.load();
+  }
+
+  componentDidUpdate() {
+    const view = cluster.jobs.get(this.props.job);
+    const isOther = this.loaded !== this.query();
+    // What a running job shows becomes old with each change of it.
+    if (isOther || (view && view !== this.seen && Date.now() - this.at > EVERY_MS)) this.load();
+    else if (view && view !== this.seen) this.later ??= setTimeout(() => this.load(), EVERY_MS);
+  }
+
+  componentWillUnmount() {
+    clearTimeout(this.later);
+    this.isGone = true;
+  }
+
+  query() {
+    const query = new URLSearchParams({ limit: LIMIT });
+    for (const key of ["state", "text", "cursor"]) if (parameter(key)) query.set(key, parameter(key));
+    if (parameter("sort")) {
+      query.set("sort", parameter("sort"));
+      query.set("order", "descending");
+    }
+    return query.toString();
+  }
+
+  async load() {
+    clearTimeout(this.later);
+    this.later = null;
+    const [{ job }, query] = [this.props, this.query()];
+    this.loaded = query;
+    this.seen = cluster.jobs.get(job);
+    this.at = Date.now();
+    try {
+      const [{ tasks, next, matches }, { report }] = await Promise.all([
+        api(`/jobs/${job}/tasks?${query}`),
+        api(`/jobs/${job}/report`),
+      ]);
+      // A later question may have been answered first.
+      if (this.isGone || this.loaded !== query) return;
+      this.setState({ tasks, next, matches, samples: report.samples, error: null });
+    } catch (error) {
+      if (!this.isGone) this.setState({ error });
+    }
+  }
+
+  async change(path, method = "POST") {
+    try {
+      await api(`/jobs/${this.props.job}${path}`, { method });
+      if (method === "DELETE") go("/");
+      else this.load();
+    } catch (error) {
+      this.setState({ error });
+    }
+  }
+
+  buttons(view) {
+    const left = view.tasks.failed + view.tasks.cancelled;
+    if (view.state === "running") {
+      return html`<button onClick=${() => confirm(`Cancel job ${view.job}?`) && this.change("/cancel")}>Cancel</button>`;
+    }
+    return left > 0 && html`<button onClick=${() => this.change("/retry")}>Retry ${counted(left, "task")}</button>`;
+  }
+
+  tasks() {
+    const { tasks, next, matches } = this.state;
+    const [cursor, back] = [parameter("cursor"), parameter("back").split(",").filter(Boolean)];
+    const before = withParameters({ cursor: back.at(-1) === "0" ? "" : back.at(-1), back: back.slice(0, -1).join(",") });
+    const after = withParameters({ cursor: next, back: [...back, cursor || "0"].join(",") });
+    return html`<section aria-label="Tasks">
+      <div class="head">
+        <h2>Tasks</h2>
+        <div class="tools">
+          <${Search} name="text" label="Text" />
+          <${Choice} name="state" label="State" options=${[["", "all"], ...STATES.map((state) => [state, state])]} />
+          <${Choice} name="sort" label="Order" options=${ORDERS} />
+        </div>
+      </div>
+      ${tasks.length === 0
+        ? html`<p class="note">No such task.</p>`
+        : html`<div class="wide">
+            <table>
+              <thead>
+                <tr>
+                  <th class="number">Task</th>
+                  <th>Item</th>
+                  <th>State</th>
+                  <th>Failure</th>
+                  <th>Executor</th>
+                  <th class="number">Tries</th>
+                  <th class="number">Ran</th>
+                  <th class="number">Memory</th>
+                </tr>
+              </thead>
+              <tbody>
+                ${tasks.map(
+                  (task) =>
+                    html`<${TaskRow}
+                      key=${task.task}
+                      task=${task}
+                      isOpen=${parameter("task") === task.task.split(".")[1]}
+                    />`,
+                )}
+              </tbody>
+            </table>
+          </div>`}
+      <nav class="pages" aria-label="Pages of tasks">
+        ${back.length > 0 && html`<${Link} to=${before} rel="prev">Earlier<//>`}
+        ${next !== null && next !== undefined && html`<${Link} to=${after} rel="next">Next ${LIMIT}<//>`}
+        ${matches !== null && matches !== undefined && html`<small>${counted(matches, "task")} found</small>`}
+      </nav>
+    </section>`;
+  }
+
+  render({ job }) {
+    const view = cluster.jobs.get(job);
+    if (!view) {
+      return html`<p class="note">${cluster.isLoaded ? `There is no job ${job}.` : "Loading…"}</p>`;
+    }
+    const { tasks } = view;
+    const seconds = Math.max(view.elapsed_us / 1e6, 1e-3);
+    const facts = [
+      ["succeeded", count(tasks.succeeded)],
+      ["failed", count(tasks.failed)],
+      ["at executors", count(tasks.assigned)],
+      ["waiting", count(tasks.waiting + tasks.blocked)],
+      ["tasks per second", rate(ended(tasks) / seconds)],
+      ["time", duration(view.elapsed_us)],
+      ["submitted", `${moment(view.submitted_unix_ms)} by ${view.owner.user}`],
+    ];
+    return html`<section>
+        <p class="kicker">Job ${view.job}</p>
+        <div class="head">
+          <h1>${view.name} <${State} state=${view.state} /></h1>
+          <div class="tools">${this.buttons(view)}</div>
+        </div>
+        ${view.warnings.map((warning) => html`<p class="warning">${warning}</p>`)}
+        <${Failure} error=${this.state.error} />
+        <div class="large">${tasksBar(tasks)}</div>
+        <small>${count(ended(tasks))} of ${counted(total(tasks), "task")} ended</small>
+        <dl class="facts">
+          ${facts.map(([term, value]) => html`<div><dt>${term}</dt><dd>${value}</dd></div>`)}
+        </dl>
+      </section>
+      ${this.state.samples && html`<section><${Throughput} samples=${this.state.samples} /></section>`}
+      ${this.tasks()}`;
+  }
+}

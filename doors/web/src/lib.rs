@@ -1,0 +1,51 @@
+//! A cluster over HTTP: an API with the JSON of the command line, and a page that shows the cluster
+//! live.
+//!
+//! The process is one client of the dispatcher. It has one connection for requests and one for
+//! events, and shares their answers between all pages that are open: 50 pages cost the dispatcher
+//! what one does. It decides nothing about jobs, keeps nothing on disk, and has no rights but those
+//! of its access file.
+//!
+//! It is closed by default: see `gate`. Every queue, body and connection has a bound, and every
+//! wait a deadline.
+//!
+//! | modules | contents |
+//! | --- | --- |
+//! | `serve`, `address` | accepting connections; where to listen, under which names |
+//! | `gate`, `token`, `attempts` | which requests are let in |
+//! | `dispatcher` | the connection for requests, and answers that pages share |
+//! | `feed`, `live`, `follow` | numbered events; the state of the cluster; keeping both current |
+//! | `sse` | both as server-sent events |
+//! | `routes`, `jobs`, `tasks`, `cluster`, `submit` | the API |
+//! | `task_index` | tasks of a job by state and text, sorted |
+//! | `answer`, `api_error`, `asked` | JSON, errors, and parameters of requests |
+//! | `openapi`, `metrics`, `page` | the document of the API, OpenMetrics, the files of the page |
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod answer;
+mod api_error;
+mod asked;
+mod attempts;
+mod cluster;
+mod dispatcher;
+mod feed;
+mod follow;
+mod gate;
+mod jobs;
+mod live;
+mod metrics;
+mod openapi;
+mod page;
+mod routes;
+mod serve;
+mod shared;
+mod sse;
+mod submit;
+mod task_index;
+mod tasks;
+mod token;
+
+pub use address::{HostNames, WebAddress, WebAddressError};
+pub use serve::{WebError, WebServer};

@@ -1,0 +1,64 @@
+//! What all requests share.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use eyas_client::Cluster;
+use eyas_client::messages::{FromClient, ToClient};
+use tokio::sync::{Notify, Semaphore};
+
+use crate::api_error::ApiError;
+use crate::dispatcher::SharedDispatcher;
+use crate::feed::EventFeed;
+use crate::live::LiveView;
+use crate::task_index::TaskIndexes;
+
+/// Streams of events at the same time; a further one is refused.
+const MAX_STREAMS: usize = 1024;
+
+/// The state of the process.
+pub(crate) struct Shared {
+    pub dispatcher: SharedDispatcher,
+    pub feed: EventFeed,
+    pub live: LiveView,
+    /// Wakes the look at the state, when a page begins to read it.
+    pub wanted: Notify,
+    pub indexes: TaskIndexes,
+    /// Permits for streams.
+    pub streams: Arc<Semaphore>,
+    /// Requests that were answered, for the metrics.
+    pub requests: AtomicU64,
+}
+
+impl Shared {
+    pub fn new(cluster: Cluster) -> Self {
+        Shared {
+            dispatcher: SharedDispatcher::new(cluster),
+            feed: EventFeed::new(),
+            live: LiveView::new(),
+            wanted: Notify::new(),
+            indexes: TaskIndexes::new(),
+            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            requests: AtomicU64::new(0),
+        }
+    }
+
+    /// Asks for the state of the cluster, and tells its readers.
+    ///
+    /// # Errors
+    /// If the dispatcher does not answer.
+    pub async fn look(&self) -> Result<(), ApiError> {
+        let jobs = self.dispatcher.look(FromClient::Jobs { job: None }).await?;
+        let executors = self.dispatcher.look(FromClient::Executors).await?;
+        let (ToClient::Jobs(jobs), ToClient::Executors(executors)) = (&*jobs, &*executors) else {
+            return Err(ApiError::unexpected());
+        };
+        self.live.note(jobs.clone(), executors.clone());
+        Ok(())
+    }
+
+    /// Number of open streams.
+    pub fn open_streams(&self) -> usize {
+        MAX_STREAMS - self.streams.available_permits()
+    }
+}

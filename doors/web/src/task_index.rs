@@ -1,0 +1,279 @@
+//! Tasks of a job by their state and text, sorted. The dispatcher lists tasks in the order of the
+//! job alone, so the index is made here, of one small row for each task; the page that is shown is
+//! then read from the dispatcher. A job of 1,000,000 tasks takes some 100 MB.
+//!
+//! An index of an ended job stays right until the job is retried. One of a running job is made
+//! again when it is older than a second and than four times the time that it took to make.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use eyas_client::messages::{FromClient, ToClient};
+use eyas_client::types::JobId;
+use eyas_client::view::{JobState, JobView, TaskView};
+use serde::Deserialize;
+use tokio::sync::Mutex;
+
+use crate::api_error::ApiError;
+use crate::dispatcher::SharedDispatcher;
+
+/// Most tasks of a job of which an index is made.
+const MAX_INDEXED_TASKS: u64 = 2_000_000;
+/// Indexes that are kept; the one that was used longest ago is dropped.
+const MAX_INDEXES: usize = 4;
+/// Characters of a task's text that are searched.
+const MAX_TEXT_CHARS: usize = 120;
+/// Tasks that are asked for at once.
+const ASKED_AT_ONCE: u32 = 10_000;
+/// An index of a running job is used for this time at least, and for this many times the time that
+/// it took to make: reading tasks then takes up to a fifth of the time.
+const FRESH_FOR: Duration = Duration::from_secs(1);
+const FRESH_TIMES: u32 = 4;
+
+/// By what tasks are sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum TaskOrder {
+    /// By their index in the job.
+    #[default]
+    Index,
+    /// By the microseconds that they ran.
+    RanUs,
+    /// By the microseconds that they were queued.
+    QueuedUs,
+    /// By the microseconds of processor time.
+    CpuUs,
+    /// By the most memory that they used.
+    PeakMemoryBytes,
+    /// By the number of their tries.
+    Tries,
+    /// By the name of their state.
+    State,
+}
+
+/// Which tasks of a job are listed, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TaskFilter {
+    /// States; all if there are none.
+    pub states: Vec<String>,
+    /// A text that the id, item, executor or status of the task has, in lower case.
+    pub text: Option<String>,
+    pub order: TaskOrder,
+    pub is_descending: bool,
+}
+
+/// What is known of a task.
+struct TaskRow {
+    index: u32,
+    tries: u32,
+    ran_us: u64,
+    queued_us: u64,
+    cpu_us: u64,
+    peak_memory_bytes: u64,
+    /// Place of its state in `states`.
+    state: u8,
+    text: Box<str>,
+}
+
+/// The rows of a job.
+pub(crate) struct JobIndex {
+    job: JobId,
+    rows: Vec<TaskRow>,
+    states: Vec<String>,
+    /// The job as it was before the first row was read.
+    of: (JobState, u64, u64),
+    made: Instant,
+    took: Duration,
+}
+
+/// The indexes of some jobs, the one that was used last at the end.
+pub(crate) struct TaskIndexes(Mutex<VecDeque<Arc<JobIndex>>>);
+
+impl TaskIndexes {
+    pub fn new() -> Self {
+        TaskIndexes(Mutex::default())
+    }
+
+    /// The index of a job. Requests for indexes wait for each other: two pages of one job have one
+    /// made.
+    pub async fn of(
+        &self,
+        dispatcher: &SharedDispatcher,
+        job: &JobView,
+    ) -> Result<Arc<JobIndex>, ApiError> {
+        if job.tasks.total() > MAX_INDEXED_TASKS {
+            return Err(ApiError::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "too-many-tasks",
+                format!("tasks of jobs with over {MAX_INDEXED_TASKS} tasks cannot be sorted"),
+                "list them in the order of the job: with cursor and limit alone, or state=failed",
+            ));
+        }
+        let mut indexes = self.0.lock().await;
+        let place = indexes.iter().position(|index| index.job == job.job);
+        if let Some(index) = place.and_then(|place| indexes.remove(place))
+            && index.is_fresh(job)
+        {
+            indexes.push_back(index.clone());
+            return Ok(index);
+        }
+        let index = Arc::new(JobIndex::read(dispatcher, job).await?);
+        indexes.push_back(index.clone());
+        if indexes.len() > MAX_INDEXES {
+            indexes.pop_front();
+        }
+        Ok(index)
+    }
+}
+
+impl JobIndex {
+    async fn read(dispatcher: &SharedDispatcher, job: &JobView) -> Result<Self, ApiError> {
+        let began = Instant::now();
+        let mut index = JobIndex {
+            job: job.job,
+            rows: Vec::with_capacity(job.tasks.total() as usize),
+            states: Vec::new(),
+            of: identity(job),
+            made: began,
+            took: Duration::ZERO,
+        };
+        let mut from = 0;
+        loop {
+            let limit = ASKED_AT_ONCE;
+            let asked = FromClient::Tasks { job: job.job, from, limit, failed: false };
+            // Other requests have their turns between two parts.
+            let answer = dispatcher.ask(asked).await?;
+            let ToClient::Tasks(tasks) = answer else { return Err(ApiError::unexpected()) };
+            let Some(last) = tasks.last() else { break };
+            tasks.iter().for_each(|task| index.add(task));
+            from = last.task.index.saturating_add(1);
+        }
+        (index.made, index.took) = (Instant::now(), began.elapsed());
+        Ok(index)
+    }
+
+    fn add(&mut self, task: &TaskView) {
+        let state = self.states.iter().position(|state| *state == task.state);
+        let state = state.unwrap_or_else(|| {
+            self.states.push(task.state.clone());
+            self.states.len() - 1
+        });
+        let texts = [task.id.as_deref(), task.executor.as_deref(), task.status.as_deref()];
+        let item = String::from_utf8_lossy(task.item.as_bytes());
+        let texts = texts.into_iter().flatten().chain([&*item]).collect::<Vec<_>>().join(" ");
+        let text: String = texts.chars().take(MAX_TEXT_CHARS).collect();
+        self.rows.push(TaskRow {
+            index: task.task.index,
+            tries: task.tries,
+            ran_us: task.ran_us,
+            queued_us: task.queued_us,
+            cpu_us: task.cpu_us,
+            peak_memory_bytes: task.peak_memory_bytes,
+            state: state as u8,
+            text: text.to_lowercase().into(),
+        });
+    }
+
+    fn is_fresh(&self, job: &JobView) -> bool {
+        let is_young = self.made.elapsed() < FRESH_FOR.max(self.took * FRESH_TIMES);
+        identity(job) == self.of && (is_young || job.state != JobState::Running)
+    }
+
+    /// Indexes of the tasks that a filter selects, in its order: some from a place on, and the
+    /// number of all.
+    pub fn page(&self, filter: &TaskFilter, from: usize, limit: usize) -> (Vec<u32>, usize) {
+        let is_wanted: Vec<_> = self
+            .states
+            .iter()
+            .map(|state| filter.states.is_empty() || filter.states.contains(state))
+            .collect();
+        let has_text = |row: &&TaskRow| match &filter.text {
+            Some(text) => row.text.contains(&**text),
+            None => true,
+        };
+        let rows = self.rows.iter().filter(|row| is_wanted[usize::from(row.state)]);
+        let mut rows: Vec<&TaskRow> = rows.filter(has_text).collect();
+        let order = |a: &&TaskRow, b: &&TaskRow| {
+            let order = self.compared(filter.order, a, b);
+            let order = if filter.is_descending { order.reverse() } else { order };
+            // Pages of equal tasks must not overlap.
+            order.then(a.index.cmp(&b.index))
+        };
+        let (all, end) = (rows.len(), from.saturating_add(limit));
+        if end < all {
+            rows.select_nth_unstable_by(end, order);
+            rows.truncate(end);
+        }
+        rows.sort_unstable_by(order);
+        (rows.iter().skip(from).map(|row| row.index).collect(), all)
+    }
+
+    fn compared(&self, by: TaskOrder, a: &TaskRow, b: &TaskRow) -> Ordering {
+        let state = |row: &TaskRow| &self.states[usize::from(row.state)];
+        match by {
+            TaskOrder::Index => a.index.cmp(&b.index),
+            TaskOrder::RanUs => a.ran_us.cmp(&b.ran_us),
+            TaskOrder::QueuedUs => a.queued_us.cmp(&b.queued_us),
+            TaskOrder::CpuUs => a.cpu_us.cmp(&b.cpu_us),
+            TaskOrder::PeakMemoryBytes => a.peak_memory_bytes.cmp(&b.peak_memory_bytes),
+            TaskOrder::Tries => a.tries.cmp(&b.tries),
+            TaskOrder::State => state(a).cmp(state(b)),
+        }
+    }
+}
+
+/// What changes if an ended job is retried, or its tasks are computed again.
+fn identity(job: &JobView) -> (JobState, u64, u64) {
+    (job.state, job.retried, job.recomputed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tasks with the states `states` and run times that fall from task to task.
+    fn index(states: &[&str]) -> JobIndex {
+        let names = ["failed", "succeeded"].map(str::to_owned).to_vec();
+        let row = |(index, state): (usize, &&str)| TaskRow {
+            index: index as u32,
+            tries: 1,
+            ran_us: 100 - index as u64 / 2,
+            queued_us: 0,
+            cpu_us: 0,
+            peak_memory_bytes: 0,
+            state: names.iter().position(|name| name == state).unwrap() as u8,
+            text: format!("item{index}.txt n1").into(),
+        };
+        JobIndex {
+            job: JobId(1),
+            rows: states.iter().enumerate().map(row).collect(),
+            states: names.clone(),
+            of: (JobState::Failed, 0, 0),
+            made: Instant::now(),
+            took: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn tasks_are_filtered_sorted_and_paged() {
+        let index = index(&["succeeded", "failed", "succeeded", "failed", "succeeded"]);
+        let page = |filter: &TaskFilter, from, limit| index.page(filter, from, limit);
+        let all = TaskFilter::default();
+        assert_eq!(page(&all, 0, 2), (vec![0, 1], 5));
+        assert_eq!(page(&all, 4, 2), (vec![4], 5));
+        assert_eq!(page(&all, 9, 2), (vec![], 5));
+        let failed = TaskFilter { states: vec!["failed".into()], ..all.clone() };
+        assert_eq!(page(&failed, 0, 9), (vec![1, 3], 2));
+        let text = TaskFilter { text: Some("item3".into()), ..all.clone() };
+        assert_eq!(page(&text, 0, 9), (vec![3], 1));
+        // Run times are 100, 100, 99, 99, 98: equal ones stay in the order of the job.
+        let slowest = TaskFilter { order: TaskOrder::RanUs, is_descending: true, ..all.clone() };
+        assert_eq!(page(&slowest, 0, 3).0, [0, 1, 2]);
+        let fastest = TaskFilter { order: TaskOrder::RanUs, ..all };
+        assert_eq!(page(&fastest, 0, 3).0, [4, 2, 3]);
+        assert_eq!(page(&fastest, 3, 3).0, [0, 1]);
+    }
+}
