@@ -165,13 +165,11 @@ impl Drop for WebProcess {
 
 #[track_caller]
 fn first_line(child: &mut Child) -> String {
-    let mut line = Vec::new();
+    let mut line = String::new();
     let output = child.stdout.as_mut().expect("piped");
-    for byte in output.bytes() {
-        match byte.expect("a pipe can be read") {
-            b'\n' => return String::from_utf8(line).expect("text"),
-            byte => line.push(byte),
-        }
+    let read = BufReader::new(output).read_line(&mut line).expect("a pipe can be read");
+    if read > 0 && line.ends_with('\n') {
+        return line.trim_end().to_owned();
     }
     panic!("it ended: {line:?}");
 }

@@ -407,9 +407,9 @@ impl TaskFields {
         if self.copy_inputs { input.copied() } else { input }
     }
 
-    /// The commands that make folders of its inputs.
-    fn preparations(&self) -> Result<Vec<Name>, TaskFieldsError> {
-        preparations_of(&self.inputs)
+    /// The commands of the template that make folders of inputs, if this input has one.
+    fn preparations_for(&self, fields: &InputFields) -> Result<Vec<Name>, TaskFieldsError> {
+        if fields.with().is_some() { preparations_of(&self.inputs) } else { Ok(Vec::new()) }
     }
 
     fn template(&self, draft: &Draft) -> Result<TaskTemplate, TaskFieldsError> {
@@ -679,11 +679,7 @@ impl TaskFields {
                 let (range, records) = (range.as_deref(), records.as_deref());
                 let keys =
                     PartKeys { range, records, decompress: *decompress, with: with.as_ref() };
-                let preparations = match with {
-                    Some(_) => self.preparations()?,
-                    None => Vec::new(),
-                };
-                let part = keys.part(&preparations)?;
+                let part = keys.part(&self.preparations_for(fields)?)?;
                 if self.decompress && part.is_some_and(PartOfFile::is_range) {
                     return Err(TaskFieldsError::PartOfCompressed);
                 }
@@ -691,10 +687,7 @@ impl TaskFields {
             }
             InputFields::Output { .. } => {
                 let of_item = (place, &*values);
-                let preparations = match fields.with() {
-                    Some(_) => self.preparations()?,
-                    None => Vec::new(),
-                };
+                let preparations = self.preparations_for(fields)?;
                 let forms = (self.copy_inputs, self.decompress, &preparations[..]);
                 return add_outputs(draft, known, fields, of_item, forms, inputs);
             }
