@@ -1,6 +1,6 @@
 //! Folders that commands make of inputs, once on each node: unpacked archives, indexes of
-//! databases. Tasks get a symbolic link to the folder, which is read-only. The store's decider counts
-//! a folder like an object, and may evict it before the input.
+//! databases. Tasks get a symbolic link to the folder, which is read-only. The store's decider
+//! counts a folder like an object, and may evict it before the input.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, Permissions};

@@ -465,8 +465,8 @@ pub enum TaskFieldsError {
     RangeAndRecords,
     /// A part of the content of a compressed file.
     #[error(
-        "an input that is a part of a file (`range`, `records`, `each_block`) cannot have `decompress` \
-         or `with`: the task reads all that is made of the file"
+        "an input that is a part of a file (`range`, `records`, `each_block`) cannot have \
+         `decompress` or `with`: the task reads all that is made of the file"
     )]
     PartOfCompressed,
     /// An input is decompressed, and a command makes a folder of it.
@@ -483,8 +483,8 @@ pub enum TaskFieldsError {
     Preparation(Name),
     /// A placeholder in such a command is in quotes.
     #[error(
-        "`with = \"{0}\"` has {{in}} or {{out}} in quotes, which are added: write {{in}} and {{out}} \
-         without them"
+        "`with = \"{0}\"` has {{in}} or {{out}} in quotes, which are added: write {{in}} and \
+         {{out}} without them"
     )]
     QuotedPlaceholder(Name),
     /// A pattern of several files has one name in the sandbox.

@@ -87,13 +87,12 @@ pub(crate) struct RunArgs {
     /// Split lines at TEXT into columns {1}, {2} …
     #[arg(long, value_name = "TEXT", requires = "each_line", help_heading = "Items")]
     pub(super) colsep: Option<String>,
-    /// A file that every task reads, or a pattern; may have placeholders (may be repeated). With
-    /// `,decompress` tasks read its content. With `,with=COMMAND` they read a folder: the shell
-    /// command reads {in} and writes into {out}, once on each node
+    /// A file that every task reads, or a pattern; may have placeholders (may be repeated).
+    /// `,decompress` unpacks it on the node; `,with=COMMAND` makes a folder {out} of the file {in}
     #[arg(
         long,
         short = 'i',
-        value_name = "PATH[,decompress|,with=COMMAND]",
+        value_name = "PATH",
         value_parser = words::name(),
         help_heading = "Inputs and outputs"
     )]
