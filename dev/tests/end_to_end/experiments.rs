@@ -115,6 +115,7 @@ experiments! {
     stragglers: "stragglers.py", has_testbed();
     systems_of_others: "noop_tasks.py", true;
     task_outputs: "task_outputs.py", true;
+    web_pages: "web_pages.py", can_use(&["curl"]);
     #[ignore = "needs ZooKeeper: make soak"]
     zookeeper: "zookeeper_claims.py", has_zookeeper();
 }

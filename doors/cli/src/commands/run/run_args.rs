@@ -41,8 +41,7 @@ pub(crate) struct RunArgs {
     )]
     pub(super) command: Vec<Name>,
     /// Run one task for each file that matches GLOB; the task reads this file (may be repeated).
-    /// Write the pattern in quotes; s3://BUCKET/PATTERN matches objects, eyas:///PATTERN files of
-    /// the cluster
+    /// Write GLOB in quotes; it may be s3://… or eyas:///…
     #[arg(
         long,
         value_name = "GLOB",
@@ -88,7 +87,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TEXT", requires = "each_line", help_heading = "Items")]
     pub(super) colsep: Option<String>,
     /// A file that every task reads, or a pattern; may have placeholders (may be repeated).
-    /// `,decompress` unpacks it on the node; `,with=COMMAND` makes a folder {out} of the file {in}
+    /// `,decompress` unpacks it, `,with=COMMAND` makes a folder of it, once on each node
     #[arg(
         long,
         short = 'i',
