@@ -59,11 +59,27 @@ class Web:
             text = answer.read()
         return time.monotonic() - began, json.loads(text)
 
+    def wait_for_pages(self, count: int) -> None:
+        """Waits until so many pages follow the state."""
+        request = self.request("")
+        request.full_url = f"{self.base}/metrics"
+        deadline = time.monotonic() + 30
+        while True:
+            with urllib.request.urlopen(request) as answer:
+                text = answer.read().decode()
+            if re.search(rf"^eyas_web_streams {count}$", text, re.MULTILINE):
+                return
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{count} pages do not follow: {text}")
+            time.sleep(0.05)
+
     def pages(self, count: int) -> list[subprocess.Popen[bytes]]:
         """Programs that follow the state of the cluster, as a page does."""
         line = ["curl", "-sN", "-H", f"Authorization: Bearer {self.token}"]
         line.append(f"{self.base}/api/v1/events?include=state")
-        return [subprocess.Popen(line, stdout=subprocess.DEVNULL) for _ in range(count)]
+        pages = [subprocess.Popen(line, stdout=subprocess.DEVNULL) for _ in range(count)]
+        self.wait_for_pages(count)
+        return pages
 
 
 def rate(cluster: MeasuredCluster, tasks: int) -> float:
@@ -99,7 +115,6 @@ def main() -> int:
         for _ in range(rounds):
             for number in numbers:
                 pages = web.pages(number)
-                time.sleep(0.1 if words.tiny else 1)
                 rates[number].append(rate(cluster, tasks))
                 for page in pages:
                     page.kill()

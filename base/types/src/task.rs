@@ -6,7 +6,7 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::access::FilesScope;
 use crate::deliver_when::DeliverWhen;
@@ -43,7 +43,7 @@ pub const DONE_EARLIER: &str = "done in an earlier run";
 
 /// The common part of all tasks that are made from the template.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "EncodedTemplate", into = "EncodedTemplate")]
+#[serde(remote = "Self")]
 pub struct TaskTemplate {
     /// The `id` of the task in its job file.
     pub id: Option<String>,
@@ -59,6 +59,7 @@ pub struct TaskTemplate {
     pub inputs: Vec<Input>,
     /// Commands that make folders of inputs: lines for `sh`, in which `{in}` stands for the input
     /// and `{out}` for the folder.
+    #[serde(skip)]
     pub preparations: Vec<Name>,
     /// Files to take from the sandbox after the command has ended.
     pub outputs: Vec<OutputSpec>,
@@ -145,118 +146,32 @@ impl TaskTemplate {
     }
 }
 
-/// A template as it is written. Journals and messages had no field for `preparations` at first:
-/// each of them is a variable without a name behind the others.
-#[derive(Serialize, Deserialize)]
-#[serde(rename = "TaskTemplate")]
-struct EncodedTemplate {
-    id: Option<String>,
-    program: Program,
-    env: Vec<(String, Template)>,
-    folder: WorkingFolder,
-    base: Name,
-    inputs: Vec<Input>,
-    outputs: Vec<OutputSpec>,
-    resources: Resources,
-    priority: i32,
-    requirements: Option<String>,
-    rank: Option<String>,
-    timeout_us: Option<u64>,
-    retries: u32,
-    capture_bytes: u64,
-    files: FilesScope,
-}
-
-impl From<TaskTemplate> for EncodedTemplate {
-    fn from(template: TaskTemplate) -> Self {
-        let TaskTemplate {
-            id,
-            program,
-            mut env,
-            folder,
-            base,
-            inputs,
-            preparations,
-            outputs,
-            resources,
-            priority,
-            requirements,
-            rank,
-            timeout_us,
-            retries,
-            capture_bytes,
-            files,
-        } = template;
-        env.extend(
-            preparations
-                .into_iter()
-                .map(|command| (String::new(), Template([TemplatePart::Literal(command)].into()))),
-        );
-        EncodedTemplate {
-            id,
-            program,
-            env,
-            folder,
-            base,
-            inputs,
-            outputs,
-            resources,
-            priority,
-            requirements,
-            rank,
-            timeout_us,
-            retries,
-            capture_bytes,
-            files,
+// Journals and messages had no field for `preparations` at first: each of them is written as a
+// variable without a name, behind the others. With `remote`, serde makes functions of the type
+// itself for all other fields.
+impl Serialize for TaskTemplate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.preparations.is_empty() {
+            return TaskTemplate::serialize(self, serializer);
         }
+        let mut written = self.clone();
+        let variable = |command| (String::new(), Template([TemplatePart::Literal(command)].into()));
+        written.env.extend(written.preparations.drain(..).map(variable));
+        TaskTemplate::serialize(&written, serializer)
     }
 }
 
-impl From<EncodedTemplate> for TaskTemplate {
-    fn from(encoded: EncodedTemplate) -> Self {
-        let EncodedTemplate {
-            id,
-            program,
-            env,
-            folder,
-            base,
-            inputs,
-            outputs,
-            resources,
-            priority,
-            requirements,
-            rank,
-            timeout_us,
-            retries,
-            capture_bytes,
-            files,
-        } = encoded;
-        let (preparations, env): (Vec<_>, Vec<_>) =
-            env.into_iter().partition(|(name, _)| name.is_empty());
+impl<'de> Deserialize<'de> for TaskTemplate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut template = TaskTemplate::deserialize(deserializer)?;
         let text = |part| match part {
             TemplatePart::Literal(text) => Some(text),
             _ => None,
         };
-        let line = |(_, command): (_, Template)| command.0.into_iter().find_map(text);
-        let preparations = preparations.into_iter().filter_map(line).collect();
-        TaskTemplate {
-            id,
-            program,
-            env,
-            folder,
-            base,
-            inputs,
-            preparations,
-            outputs,
-            resources,
-            priority,
-            requirements,
-            rank,
-            timeout_us,
-            retries,
-            capture_bytes,
-            files,
-        }
+        let unnamed = template.env.extract_if(.., |(name, _)| name.is_empty());
+        let commands = unnamed.filter_map(|(_, command)| command.0.into_iter().find_map(text));
+        template.preparations = commands.collect();
+        Ok(template)
     }
 }
 

@@ -131,7 +131,7 @@ pub enum Event {
         task: TaskId,
         /// The input.
         source: ObjectId,
-        /// What was made.
+        /// The content or folder.
         object: ObjectId,
         /// Its size.
         size_bytes: u64,

@@ -13,7 +13,7 @@ use crate::slots::TakenSlot;
 pub(crate) struct NodeTask {
     /// Sorted by object.
     pub inputs: Vec<StagedInput>,
-    /// What was made of its inputs, pinned for it.
+    /// Contents and folders that were made of its inputs, pinned for it.
     pub derived: Vec<ObjectId>,
     pub need: Resources,
     pub priority: i32,

@@ -62,7 +62,7 @@ mod wrong_key;
 use all_inputs::ArrayTemplates;
 use elements::{Elements, add_outputs};
 pub use error::{ArrayLength, JobFileError, TaskFieldsError};
-use input::{AddedTasks, PartKeys, TaskIds, preparations_of};
+use input::{AddedTasks, TaskIds, preparations_of};
 pub use input::{ArrayIndex, InputFields};
 pub use map_step::{MapStep, MapStepError, PassOutput};
 use names::{CommandText, name_of_derived, of_values};
@@ -664,26 +664,10 @@ impl TaskFields {
         (place, values): (Option<u32>, &mut [Value]),
         inputs: &mut Vec<Input>,
     ) -> Result<(), TaskFieldsError> {
-        let (path, name, into, part, broadcast) = match fields {
-            InputFields::Path(path) => (path, None, None, None, false),
-            InputFields::Named {
-                path,
-                name,
-                into,
-                range,
-                records,
-                decompress,
-                with,
-                broadcast,
-            } => {
-                let (range, records) = (range.as_deref(), records.as_deref());
-                let keys =
-                    PartKeys { range, records, decompress: *decompress, with: with.as_ref() };
-                let part = keys.part(&self.preparations_for(fields)?)?;
-                if self.decompress && part.is_some_and(PartOfFile::is_range) {
-                    return Err(TaskFieldsError::PartOfCompressed);
-                }
-                (path, name.as_ref(), into.as_ref(), part, *broadcast)
+        let (path, name, into, broadcast) = match fields {
+            InputFields::Path(path) => (path, None, None, false),
+            InputFields::Named { path, name, into, broadcast, .. } => {
+                (path, name.as_ref(), into.as_ref(), *broadcast)
             }
             InputFields::Output { .. } => {
                 let of_item = (place, &*values);
@@ -692,6 +676,7 @@ impl TaskFields {
                 return add_outputs(draft, known, fields, of_item, forms, inputs);
             }
         };
+        let part = fields.keys().part(&self.preparations_for(fields)?, self.decompress)?;
         if name.is_some() && into.is_some() {
             return Err(TaskFieldsError::NameAndInto(format!("`{path}`")));
         }

@@ -17,7 +17,7 @@ use crate::api_error::ApiError;
 /// The largest whole number up to which JavaScript has them all.
 const MAX_EXACT: u64 = 1 << 53;
 
-/// What a handler returns.
+/// Result of a handler.
 pub(crate) type Answered = Result<Response, ApiError>;
 
 /// Writes whole numbers above [`MAX_EXACT`] as text.

@@ -13,9 +13,9 @@ pub(crate) struct ApiError {
     pub status: StatusCode,
     /// A word for programs.
     pub code: &'static str,
-    /// What failed and why.
+    /// The failure and its cause.
     pub message: String,
-    /// What to do.
+    /// Advice to the user.
     pub hint: String,
 }
 

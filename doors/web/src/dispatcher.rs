@@ -55,7 +55,7 @@ struct Connection {
     failed: Option<(Instant, ApiError)>,
 }
 
-/// What is done on the connection.
+/// Work on the connection.
 pub(crate) type OnClient<'a, T> = Pin<Box<dyn Future<Output = Result<T, ClientError>> + Send + 'a>>;
 
 impl SharedDispatcher {

@@ -34,7 +34,7 @@ impl FromStr for FeedPosition {
     }
 }
 
-/// What a reader takes.
+/// Events that a reader takes at once.
 #[derive(Debug, PartialEq)]
 pub(crate) struct TakenEvents {
     /// Whether events before these are no longer remembered.

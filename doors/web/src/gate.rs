@@ -36,12 +36,12 @@ const REQUEST_DEADLINE: Duration = Duration::from_secs(150);
 const TOKEN_PARAMETER: &str = "token=";
 /// Paths that need no token: they tell only whether the process works.
 const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
-/// What a page of this process may load and do.
+/// The policy that browsers apply to pages of this process: they load nothing from elsewhere.
 const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
-/// What is checked.
+/// The facts with which requests are checked.
 pub(crate) struct Gate {
     /// The TCP address; `None` for a Unix socket.
     pub own: Option<SocketAddr>,

@@ -14,8 +14,8 @@ use tokio::sync::watch;
 pub(crate) struct LiveState {
     /// Number of changes before.
     pub version: u64,
-    /// Whether the dispatcher is connected. Only the connection for events says so: answers may be
-    /// those of a moment ago.
+    /// Whether the dispatcher is connected. Only the connection for events says so: other answers
+    /// may be older.
     pub is_connected: bool,
     /// All jobs, with the versions of their last changes.
     jobs: Arc<BTreeMap<JobId, (u64, Arc<JobView>)>>,
@@ -61,7 +61,7 @@ impl LiveState {
         }
     }
 
-    /// What has changed after a version.
+    /// The changes after a version.
     pub fn since(&self, version: u64) -> LiveChanges {
         let changed = self.jobs.values().filter(|(at, _)| *at > version);
         LiveChanges {

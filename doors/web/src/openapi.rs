@@ -28,7 +28,7 @@ pub(crate) struct ApiParameter {
     pub description: &'static str,
 }
 
-/// What a path answers.
+/// Kind of the answer of a path.
 #[derive(Clone, Copy)]
 pub(crate) enum RouteAnswer {
     /// An object with a `schema_version` and these fields, each with its schema.
@@ -43,7 +43,7 @@ pub(crate) enum RouteAnswer {
 
 /// The whole document.
 pub(crate) struct ApiDocument<'a> {
-    /// What all paths begin with.
+    /// The beginning of all paths.
     pub base: &'a str,
     pub routes: &'a [ApiRoute],
 }

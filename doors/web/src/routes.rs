@@ -13,7 +13,7 @@ use crate::openapi::{ApiDocument, ApiParameter, ApiRoute, RouteAnswer};
 use crate::shared::Shared;
 use crate::{answer, cluster, jobs, metrics, page, sse, submit, tasks};
 
-/// What the versioned paths begin with.
+/// The beginning of the versioned paths.
 const API: &str = "/api/v1";
 
 type Handler = fn() -> MethodRouter<Arc<Shared>>;

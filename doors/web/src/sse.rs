@@ -61,7 +61,7 @@ struct EventStream {
     live: Option<LiveReader>,
     /// Only what is about this job.
     job: Option<JobId>,
-    /// What is sent next.
+    /// The parts that are sent next.
     parts: VecDeque<String>,
     is_over: bool,
     _permit: OwnedSemaphorePermit,

@@ -65,7 +65,7 @@ pub(crate) struct TaskFilter {
     pub is_descending: bool,
 }
 
-/// What is known of a task.
+/// A task in the index.
 struct TaskRow {
     index: u32,
     tries: u32,

@@ -183,7 +183,7 @@ struct TaskLogView {
     cut_bytes: u64,
 }
 
-/// What a task has printed.
+/// The output of a task.
 struct TaskOutput {
     /// How the task has ended, in words; `running` before.
     status: String,
@@ -225,8 +225,8 @@ impl TaskOutput {
         }
     }
 
-    /// What a running task has printed so far; else why there is nothing, or `None` if the task has
-    /// ended.
+    /// The output of a running task so far. The inner error says why there is none; it is `None` if
+    /// the task has ended.
     async fn so_far(
         shared: &Shared,
         task: TaskId,

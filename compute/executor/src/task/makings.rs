@@ -1,4 +1,5 @@
-//! What tasks make for other tasks of the node, too: each thing by one task at a time.
+//! Contents and folders that a task makes for other tasks of the node, too: each is made by one
+//! task at a time.
 
 use std::collections::HashSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,7 @@ use eyas_types::ObjectId;
 /// Time between two checks whether a task still waits.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 
-/// What is being made.
+/// The contents and folders that are being made.
 #[derive(Default)]
 pub(super) struct Makings {
     under_way: Mutex<HashSet<ObjectId>>,
@@ -36,7 +37,7 @@ impl Makings {
     }
 }
 
-/// What one task makes; over when dropped.
+/// A content or folder that one task makes; over when dropped.
 pub(super) struct Making<'a> {
     all: &'a Makings,
     object: ObjectId,

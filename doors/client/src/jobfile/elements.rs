@@ -6,10 +6,10 @@
 use std::ops::Range;
 
 use eyas_store::Glob;
-use eyas_types::{Input, InputFrom, Name, PartOfFile, Template, Value};
+use eyas_types::{Input, InputFrom, Name, Template, Value};
 
 use super::error::{ArrayLength, TaskFieldsError};
-use super::input::{AddedTasks, ArrayIndex, InputFields, PartKeys, TaskIds};
+use super::input::{AddedTasks, ArrayIndex, InputFields, TaskIds};
 use super::names::{Writers, check_name, name_of_derived, of_values, placed};
 use crate::draft::Draft;
 use crate::sources::ListLine;
@@ -97,30 +97,13 @@ pub(super) fn add_outputs(
     (copy, decompress_all, preparations): (bool, bool, &[Name]),
     inputs: &mut Vec<Input>,
 ) -> Result<(), TaskFieldsError> {
-    let InputFields::Output {
-        task,
-        output,
-        index,
-        group,
-        name,
-        into,
-        range,
-        records,
-        decompress,
-        with,
-    } = fields
-    else {
+    let InputFields::Output { task, output, index, group, name, into, .. } = fields else {
         unreachable!("other inputs are files")
     };
     if name.is_some() && into.is_some() {
         return Err(TaskFieldsError::NameAndInto(format!("from task `{task}`")));
     }
-    let (range, records) = (range.as_deref(), records.as_deref());
-    let keys = PartKeys { range, records, decompress: *decompress, with: with.as_ref() };
-    let part = keys.part(preparations)?;
-    if decompress_all && part.is_some_and(PartOfFile::is_range) {
-        return Err(TaskFieldsError::PartOfCompressed);
-    }
+    let part = fields.keys().part(preparations, decompress_all)?;
     let writer = known.find(task)?;
     let output = place_of_output(draft, &writer, (task.as_str(), output.as_ref()), values)?;
     let from = |task| match part {

@@ -116,6 +116,20 @@ impl InputFields {
         }
     }
 
+    /// What its keys say of the part that the task reads.
+    pub(super) fn keys(&self) -> PartKeys<'_> {
+        match self {
+            InputFields::Path(_) => PartKeys::default(),
+            InputFields::Named { range, records, decompress, with, .. }
+            | InputFields::Output { range, records, decompress, with, .. } => PartKeys {
+                range: range.as_deref(),
+                records: records.as_deref(),
+                decompress: *decompress,
+                with: with.as_ref(),
+            },
+        }
+    }
+
     pub(super) fn path(&self) -> Option<&Name> {
         match self {
             InputFields::Path(path) | InputFields::Named { path, .. } => Some(path),
@@ -186,11 +200,15 @@ pub(super) struct PartKeys<'a> {
 
 impl PartKeys<'_> {
     /// What the task reads of the file; `None` for the file as it is. `preparations` are the
-    /// commands of the template.
-    pub fn part(&self, preparations: &[Name]) -> Result<Option<PartOfFile>, TaskFieldsError> {
+    /// commands of the template. With `decompress_all`, whole files are decompressed later.
+    pub fn part(
+        &self,
+        preparations: &[Name],
+        decompress_all: bool,
+    ) -> Result<Option<PartOfFile>, TaskFieldsError> {
         let PartKeys { range, records, decompress, with } = *self;
         let is_part = range.is_some() || records.is_some();
-        if is_part && (decompress || with.is_some()) {
+        if is_part && (decompress || decompress_all || with.is_some()) {
             return Err(TaskFieldsError::PartOfCompressed);
         }
         if let Some(with) = with {
