@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use eyas_dfs::PreparedNode;
 use eyas_files::NearNode;
 use eyas_session::{Access, BindAddress, DataKeys, Session};
-use eyas_store::{Limits, ObjectStore, ReadOrder, Storage};
+use eyas_store::{Limits, ObjectStore, Storage, StorageOrder};
 use eyas_transfer::{Fetcher, PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
 use tokio::runtime::Handle;
@@ -215,7 +215,7 @@ fn serve_peers(
 }
 
 /// The I/O coordinator's turns, if the configuration names one.
-fn storage_turns(config: &ExecutorConfig) -> Result<Option<Arc<dyn ReadOrder>>, ExecutorError> {
+fn storage_turns(config: &ExecutorConfig) -> Result<Option<Arc<dyn StorageOrder>>, ExecutorError> {
     let Some(path) = &config.io else { return Ok(None) };
     let failed = io(&format!("cannot use the I/O coordinator's access file {}", path.display()));
     StorageTurns::start(path, &config.io_class).map(Some).map_err(failed)

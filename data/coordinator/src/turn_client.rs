@@ -1,5 +1,6 @@
 //! Turns for a process that asks the coordinator itself, as eyas's executors do. What they fetch
-//! from shared storage waits in the same queues as the reads of unmodified programs.
+//! from shared storage, and the outputs that they write there, wait in the same queues as the reads
+//! and writes of unmodified programs.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,7 +16,7 @@ use tokio::time::timeout;
 use crate::coordinator_link::{self, LinkEvent};
 use crate::request_tracker::{RequestTracker, StorageRequest};
 
-/// Longest wait; then the read proceeds, whatever the coordinator says.
+/// Longest wait; then the read or write proceeds, whatever the coordinator says.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A session with the coordinator. Without one that answers, all turns come at once.
@@ -28,7 +29,7 @@ struct TurnRequests {
     waiting: HashMap<RequestId, oneshot::Sender<()>>,
 }
 
-/// Permission to read, until it is dropped.
+/// Permission to read or write, until it is dropped.
 pub struct GrantedTurn {
     client: TurnClient,
     request: RequestId,
@@ -63,11 +64,12 @@ impl TurnClient {
         Ok(client)
     }
 
-    /// Waits for the turn to read these bytes of a file.
+    /// Waits for the turn to read or write these bytes of a file.
     pub async fn turn(
         &self,
         place: StorageLocation,
         file: StorageFileId,
+        operation: Operation,
         extent: Extent,
     ) -> GrantedTurn {
         let (go, went) = oneshot::channel();
@@ -78,7 +80,7 @@ impl TurnClient {
                 location: place,
                 file,
                 class,
-                operation: Operation::Read,
+                operation,
                 extent,
                 layout: None,
             });
@@ -89,7 +91,7 @@ impl TurnClient {
         // From here on the end is reported, even if the caller stops waiting.
         let turn = GrantedTurn { client: self.clone(), request, bytes: extent.size_bytes };
         if timeout(MAX_WAIT, went).await.is_err() {
-            tracing::info!("no turn was granted within a minute; the read proceeds unordered");
+            tracing::info!("no turn was granted within a minute; proceeding unordered");
         }
         turn
     }

@@ -49,7 +49,7 @@ pub use index::object_path;
 pub use limiter::Limiter;
 pub use listing::stored_objects;
 pub use objects::{FreeSpace, ObjectStore, OpenObject, Presence, Seal};
-pub use order::{ReadOrder, ReadTurn, TurnRequest};
+pub use order::{StorageOrder, StorageTurn, TurnRequest};
 pub use partial_replica::{ArrivalEnd, ArrivalProgress, PartialReplica};
 pub use pieces::PIECE_BYTES;
 pub use stage::StagedBy;

@@ -1,29 +1,36 @@
-//! Turns to read persistent storage that other nodes read too, where a coordinator gives them.
+//! Turns to read and write persistent storage that other nodes use too, where a coordinator gives
+//! them.
 
 use std::pin::Pin;
 
-use eyas_types::{Extent, StorageFileId, StorageLocation};
+use eyas_types::{Extent, Operation, StorageFileId, StorageLocation};
 
-/// Bytes of a file that are read in one turn: what a disk reads in some 50 ms, while others wait.
+/// Bytes of a file that are read or written in one turn: what a disk reads in some 50 ms, while
+/// others wait.
 pub(crate) const TURN_BYTES: u64 = 8 << 20;
+/// A smaller output is written without waiting. The file system writes many of them together, which
+/// takes less time than one after the other.
+pub(crate) const ORDERED_OUTPUT_BYTES: u64 = 256 << 10;
 
-/// A read that waits for its turn.
+/// A read or write that waits for its turn.
 #[derive(Clone, Debug)]
 pub struct TurnRequest {
     /// The storage.
     pub location: StorageLocation,
     /// The file.
     pub file: StorageFileId,
+    /// Whether they are read or written.
+    pub operation: Operation,
     /// Which bytes of the file.
     pub extent: Extent,
 }
 
-/// The permission to read. It ends when it is dropped.
-pub type ReadTurn = Box<dyn Send>;
+/// The permission to read or write. It ends when it is dropped.
+pub type StorageTurn = Box<dyn Send>;
 
-/// Gives turns to reads of shared storage.
-pub trait ReadOrder: Send + Sync {
-    /// Resolves when the read may begin. It never holds up a read for want of a coordinator: if
-    /// none can be reached, it resolves at once.
-    fn turn(&self, request: TurnRequest) -> Pin<Box<dyn Future<Output = ReadTurn> + Send + '_>>;
+/// Gives turns to reads and writes of shared storage.
+pub trait StorageOrder: Send + Sync {
+    /// Resolves when the read or write may begin. It never holds one up for want of a coordinator:
+    /// if none can be reached, it resolves at once.
+    fn turn(&self, request: TurnRequest) -> Pin<Box<dyn Future<Output = StorageTurn> + Send + '_>>;
 }

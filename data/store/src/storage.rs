@@ -22,7 +22,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use eyas_types::name::scheme_of;
-use eyas_types::{Extent, FileMode, Name, ObjectSpec, PlaceId, StorageFileId, StorageLocation};
+use eyas_types::{
+    Extent, FileMode, Name, ObjectSpec, Operation, PlaceId, StorageFileId, StorageLocation,
+};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::checksum::Checksum;
@@ -30,8 +32,9 @@ use crate::emulation::Limits;
 use crate::error::{StorageError, StorageErrorKind};
 use crate::glob::path_of;
 use crate::incoming::Incoming;
-use crate::order::{ReadOrder, TurnRequest};
+use crate::order::{ORDERED_OUTPUT_BYTES, StorageOrder, StorageTurn, TurnRequest};
 use crate::url::{SourceUrl, text_of};
+use file::WaitForTurn;
 use remote::Remote;
 use sink::Sink;
 
@@ -55,7 +58,7 @@ pub struct Storage(Arc<Inner>);
 struct Inner {
     limits: Limits,
     remote: Remote,
-    order: Option<Arc<dyn ReadOrder>>,
+    order: Option<Arc<dyn StorageOrder>>,
     /// The files of the cluster, for processes that belong to one.
     files: OnceLock<Arc<dyn ClusterFiles>>,
     /// A part of the names of hidden copies.
@@ -69,10 +72,10 @@ impl Storage {
         Storage::ordered(limits, None, String::new())
     }
 
-    /// The same, but fetches wait for their turns if an `order` is given. The hidden copies of
-    /// outputs have `mark` in their names, by which [`remove_copies`] finds them when this process
+    /// The same, but fetches and outputs wait for their turns if an `order` is given. The hidden
+    /// copies of outputs have `mark` in their names, by which [`remove_copies`] finds them when this process
     /// has been killed.
-    pub fn ordered(limits: Limits, order: Option<Arc<dyn ReadOrder>>, mark: String) -> Self {
+    pub fn ordered(limits: Limits, order: Option<Arc<dyn StorageOrder>>, mark: String) -> Self {
         Storage(Arc::new(Inner {
             limits,
             remote: Remote::new(SILENCE_TIMEOUT),
@@ -263,8 +266,11 @@ impl Storage {
             })),
             (_, Some(path)) => {
                 let (from, path, url) = (file.to_path_buf(), path.clone(), spot.url.clone());
-                let shared = self.0.clone();
-                let copy = move || file::copy(&from, &path, &url, &shared.limits, &shared.mark);
+                let (shared, turns) = (self.0.clone(), self.turns());
+                let copy = move || {
+                    let turns = turns.as_deref();
+                    file::copy(&from, (&path, &url), &shared.limits, turns, &shared.mark)
+                };
                 let copied = here(move || retry_blocking(copy));
                 Ok(UnsyncedOutput(CopiedAt::File(Box::new(copied.await?))))
             }
@@ -344,6 +350,14 @@ impl Storage {
                 }
             }
             UnpublishedAt::S3 { file, url } => {
+                // Whatever keeps the file from being read is told by the upload.
+                let size_bytes = file.metadata().map_or(0, |metadata| metadata.len());
+                let _turn = if size_bytes < ORDERED_OUTPUT_BYTES {
+                    None
+                } else {
+                    let (place, id) = (SourceUrl::of(url.as_bytes())?, PlaceId::of(url.as_bytes()));
+                    self.whole(&place, id.0, Operation::Write, size_bytes).await
+                };
                 self.0.remote.put(&file, &url, &self.0.limits, may_appear).await
             }
         }
@@ -366,26 +380,52 @@ impl Storage {
             SourceUrl::File(path) => {
                 let (path, spec, limits) =
                     (path.to_path_buf(), spec.clone(), self.0.limits.clone());
-                let (order, runtime) = (self.0.order.clone(), Handle::current());
+                let turns = self.turns();
                 blocking(move || {
-                    let mut into = into;
-                    let turn =
-                        |request| order.as_ref().map(|order| runtime.block_on(order.turn(request)));
-                    retry_blocking(|| file::read(&path, &spec, &mut into, &limits, &turn))?;
+                    let (mut into, turns) = (into, turns.as_deref());
+                    retry_blocking(|| file::read(&path, &spec, &mut into, &limits, turns))?;
                     into.finish()
                 })
                 .await
             }
             place @ (SourceUrl::Http(_) | SourceUrl::S3 { .. }) => {
                 // One turn for the whole object, since several ranges are fetched at the same time.
-                let _turn = match &self.0.order {
-                    Some(order) => Some(order.turn(whole(&place, spec)).await),
-                    None => None,
-                };
+                let (id, size_bytes) = (spec.id().0, spec.size_bytes());
+                let _turn = self.whole(&place, id, Operation::Read, size_bytes).await;
                 self.0.remote.read(spec, into, &self.0.limits).await
             }
         };
         Ok(FetchedContent { checksum: checksum?, near_bytes: 0 })
+    }
+
+    /// Waits for turns on threads that may block, if there are turns.
+    fn turns(&self) -> Option<Box<WaitForTurn>> {
+        let (order, runtime) = (self.0.order.clone()?, Handle::current());
+        Some(Box::new(move |request| runtime.block_on(order.turn(request))))
+    }
+
+    /// The turn to read or write a whole object that is not in a file, if there are turns.
+    async fn whole(
+        &self,
+        place: &SourceUrl<'_>,
+        id: [u8; 16],
+        operation: Operation,
+        size_bytes: u64,
+    ) -> Option<StorageTurn> {
+        let order = self.0.order.as_ref()?;
+        let location = match place {
+            SourceUrl::S3 { bucket, .. } => format!("s3://{bucket}"),
+            SourceUrl::Http(url) => url.split('/').take(3).collect::<Vec<_>>().join("/"),
+            SourceUrl::File(_) | SourceUrl::Cluster(_) => return None,
+        };
+        let [number @ .., _, _, _, _, _, _, _, _] = id;
+        let request = TurnRequest {
+            location: StorageLocation::Url(location),
+            file: StorageFileId(u64::from_le_bytes(number)),
+            operation,
+            extent: Extent { offset: 0, size_bytes },
+        };
+        Some(order.turn(request).await)
     }
 }
 
@@ -396,21 +436,6 @@ pub struct FetchedContent {
     pub checksum: Checksum,
     /// Bytes of a file of the cluster that came from the node on this machine.
     pub near_bytes: u64,
-}
-
-/// The request to read a whole object that is not in a file.
-fn whole(place: &SourceUrl<'_>, spec: &ObjectSpec) -> TurnRequest {
-    let url = match place {
-        SourceUrl::S3 { bucket, .. } => format!("s3://{bucket}"),
-        _ => spec.source.to_string().split('/').take(3).collect::<Vec<_>>().join("/"),
-    };
-    let [name @ .., _, _, _, _, _, _, _, _] = spec.id().0;
-    let extent = Extent { offset: 0, size_bytes: spec.size_bytes() };
-    TurnRequest {
-        location: StorageLocation::Url(url),
-        file: StorageFileId(u64::from_le_bytes(name)),
-        extent,
-    }
 }
 
 /// A location in persistent storage for an output.

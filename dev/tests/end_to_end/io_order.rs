@@ -417,7 +417,7 @@ fn limits_are_kept_and_reservations_are_met() {
 }
 
 #[test]
-fn executors_fetch_in_turn_in_their_class_and_without_a_coordinator_at_once() {
+fn executors_take_turns_in_their_class_and_without_a_coordinator_proceed_at_once() {
     let home = Home::new();
     let Some(disk) = SlowDisk::new(&home) else { return };
     let mount = disk.mount("one", &["--seek-ms", "1"]);
@@ -444,6 +444,19 @@ fn executors_fetch_in_turn_in_their_class_and_without_a_coordinator_at_once() {
     );
     assert_eq!(bytes(&status, "night"), 20 << 20, "{status}");
     wait_until("its turns have ended", || order.status()["storages"][0]["outstanding"] == 0);
+    let write = |name: &str| {
+        let output = format!("out={}", mount.path(name).display());
+        let script = "head -c 9M /dev/zero >out";
+        cluster.run(&["run", "-o", &output, "--", "sh", "-c", script]).exits(0);
+    };
+    write("written");
+    let storage = &order.status()["storages"][0];
+    assert_eq!(
+        (&storage["requests"], &storage["granted_bytes"]),
+        (&5.into(), &(29 << 20).into()),
+        "9 MiB are two turns: {storage}"
+    );
     order.kill_coordinator();
     read("after");
+    write("written after");
 }

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use eyas_types::{Extent, FileMode, Name, ObjectSpec, StorageFileId, StorageLocation, Version};
+use eyas_types::{
+    Extent, FileMode, Name, ObjectSpec, Operation, StorageFileId, StorageLocation, Version,
+};
 use rustix::fs::{OFlags, StatFs, StatVfs, fstatfs, fstatvfs, statfs, statvfs};
 
 use super::CHUNK_BYTES;
@@ -19,7 +21,7 @@ use super::sink::Sink;
 use crate::emulation::Limits;
 use crate::error::{StorageError, StorageErrorKind};
 use crate::holes::{Part, Segment, Segments, copy_range, each_part, is_sparse, without_zeros};
-use crate::order::{ReadTurn, TURN_BYTES, TurnRequest};
+use crate::order::{ORDERED_OUTPUT_BYTES, StorageTurn, TURN_BYTES, TurnRequest};
 
 /// Bytes read at a time. A relay can pass a range on when all of it has been read.
 const RANGE_BYTES: usize = 256 << 10;
@@ -48,6 +50,9 @@ fn has_content(path: &Path) -> bool {
     opened.and_then(|mut file| file.read(&mut [0])).is_ok_and(|count| count > 0)
 }
 
+/// Waits for a turn, on a thread that may block.
+pub(super) type WaitForTurn = dyn Fn(TurnRequest) -> StorageTurn + Send;
+
 /// Reads the rest of the file at the version of `spec`. Each part waits for its turn, if there are
 /// turns.
 pub(super) fn read(
@@ -55,7 +60,7 @@ pub(super) fn read(
     spec: &ObjectSpec,
     into: &mut impl Sink,
     limits: &Limits,
-    turn: &impl Fn(TurnRequest) -> Option<ReadTurn>,
+    turns: Option<&WaitForTurn>,
 ) -> Result<(), StorageError> {
     let url = &spec.source;
     let failed = |error: io::Error| StorageError::file("read", url, &error);
@@ -77,13 +82,10 @@ pub(super) fn read(
         while into.written_bytes() < data.end {
             let start = into.written_bytes();
             let size_bytes = TURN_BYTES.min(data.end - start);
-            let turn = turn(TurnRequest {
-                location: StorageLocation::Device(metadata.dev()),
-                file: StorageFileId(metadata.ino()),
-                extent: Extent { offset: start, size_bytes },
-            });
+            let bytes = start..start + size_bytes;
+            let turn = turns.map(|turns| turns(request(&metadata, Operation::Read, &bytes)));
             // Without turns, the rest of the file is read at once.
-            let end = if turn.is_some() { start + size_bytes } else { data.end };
+            let end = if turn.is_some() { bytes.end } else { data.end };
             read_in_order(&file, start..end, |bytes| {
                 let bytes = bytes.map_err(failed)?;
                 limits.read_blocking(bytes.len() as u64);
@@ -110,6 +112,15 @@ pub(super) fn read(
         return Err(StorageError::new(StorageErrorKind::Unreachable, message));
     }
     Ok(())
+}
+
+fn request(file: &fs::Metadata, operation: Operation, bytes: &Range<u64>) -> TurnRequest {
+    TurnRequest {
+        location: StorageLocation::Device(file.dev()),
+        file: StorageFileId(file.ino()),
+        operation,
+        extent: Extent { offset: bytes.start, size_bytes: bytes.end - bytes.start },
+    }
 }
 
 /// Reads the rest of a file, several ranges at a time, and passes them on in their order. The last
@@ -215,11 +226,12 @@ pub struct PreparedFile {
 }
 
 /// Copies `from` to a hidden file in the folder of `path`, which patterns like `*` do not match.
+/// Each part of a large file waits for its turn, if there are turns.
 pub(super) fn copy(
     from: &Path,
-    path: &Path,
-    url: &Name,
+    (path, url): (&Path, &Name),
     limits: &Limits,
+    turns: Option<&WaitForTurn>,
     mark: &str,
 ) -> Result<CopiedFile, StorageError> {
     let failed = |error: io::Error| StorageError::file("write", url, &error);
@@ -242,19 +254,27 @@ pub(super) fn copy(
     }
     let mode = output_mode(metadata.mode(), path);
     let (temporary, mut file) = Temporary::create(folder, mode, mark).map_err(failed)?;
-    if limits.storage.is_limited() || limits.link_out.is_limited() {
+    let turns = turns.filter(|_| metadata.len() >= ORDERED_OUTPUT_BYTES);
+    if turns.is_some() || limits.storage.is_limited() || limits.link_out.is_limited() {
         let (mut buffer, mut written_bytes) = (vec![0; CHUNK_BYTES], 0);
+        let mut writes = turns
+            .map(|turns| WritesInTurn::of(&file, metadata.len(), turns))
+            .transpose()
+            .map_err(failed)?;
         each_part(&source, 0..metadata.len(), &mut buffer, &unreadable, |part| {
+            let start = written_bytes;
             written_bytes += part.size_bytes();
             match part {
                 Part::Data(bytes) => {
+                    let is_turn = writes.as_mut().map_or(Ok(()), |writes| writes.wait(start));
                     limits.write_blocking(bytes.len() as u64);
-                    file.write_all_at(bytes, written_bytes - bytes.len() as u64)
+                    is_turn.and_then(|()| file.write_all_at(bytes, start))
                 }
                 Part::Hole(_) => file.set_len(written_bytes),
             }
             .map_err(failed)
         })?;
+        writes.map_or(Ok(()), WritesInTurn::end).map_err(failed)?;
     } else if is_sparse(&source, &metadata) {
         copy_range(&source, 0..metadata.len(), &file).map_err(failed)?;
     } else {
@@ -262,6 +282,46 @@ pub(super) fn copy(
         io::copy(&mut source, &mut file).map_err(failed)?;
     }
     Ok(CopiedFile { temporary, file, place: path.to_path_buf(), url: url.clone() })
+}
+
+/// A file that is written part by part, each in a turn. The page cache would take all of it at
+/// once, so each part is on the disk before its turn ends.
+struct WritesInTurn<'a> {
+    file: &'a File,
+    metadata: fs::Metadata,
+    size_bytes: u64,
+    turns: &'a WaitForTurn,
+    /// The turn, and the end of its part.
+    turn: Option<(StorageTurn, u64)>,
+}
+
+impl<'a> WritesInTurn<'a> {
+    fn of(file: &'a File, size_bytes: u64, turns: &'a WaitForTurn) -> io::Result<Self> {
+        Ok(WritesInTurn { file, metadata: file.metadata()?, size_bytes, turns, turn: None })
+    }
+
+    /// Waits for the turn to write at `offset`. Offsets rise.
+    fn wait(&mut self, offset: u64) -> io::Result<()> {
+        if self.turn.as_ref().is_some_and(|(_, end)| offset < *end) {
+            return Ok(());
+        }
+        self.sync()?;
+        let bytes = offset..self.size_bytes.min(offset + TURN_BYTES);
+        let turn = (self.turns)(request(&self.metadata, Operation::Write, &bytes));
+        self.turn = Some((turn, bytes.end));
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        match self.turn.take() {
+            Some(_turn) => self.file.sync_data(),
+            None => Ok(()),
+        }
+    }
+
+    fn end(mut self) -> io::Result<()> {
+        self.sync()
+    }
 }
 
 impl CopiedFile {
@@ -462,6 +522,7 @@ impl Drop for Temporary {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::sync::Arc;
 
     use super::*;
     use crate::checksum::Checksum;
@@ -530,7 +591,7 @@ mod tests {
         fs::write(dir.path().join("from"), "x").unwrap();
         let copy = |mark| {
             let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-            copy(&from, &to, &"file:///to".into(), &Limits::default(), mark).unwrap()
+            copy(&from, (&to, &"file:///to".into()), &Limits::default(), None, mark).unwrap()
         };
         let (left, other) = (copy("1-2"), copy("1-21"));
         let names = || {
@@ -547,6 +608,50 @@ mod tests {
         );
         drop((left, other));
         assert_eq!(names(), ["from"]);
+    }
+
+    /// Counts the turns that have not ended.
+    struct Held(Arc<AtomicU64>);
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn large_outputs_are_written_in_turns_and_small_ones_at_once() {
+        const MIB: u64 = 1 << 20;
+        let dir = tempfile::tempdir().unwrap();
+        let held = Arc::new(AtomicU64::new(0));
+        let (give, given) = std::sync::mpsc::channel();
+        let turns = {
+            let held = held.clone();
+            move |request: TurnRequest| {
+                assert_eq!(held.fetch_add(1, Ordering::Relaxed), 0, "one at a time");
+                assert_eq!(request.operation, Operation::Write);
+                give.send((request.extent.offset / MIB, request.extent.size_bytes / MIB)).unwrap();
+                Box::new(Held(held.clone())) as StorageTurn
+            }
+        };
+        let from = dir.path().join("from");
+        let copied = || {
+            let to = (&*dir.path().join("to"), &"file:///to".into());
+            let copied = copy(&from, to, &Limits::default(), Some(&turns), "1").unwrap();
+            assert_eq!(held.load(Ordering::Relaxed), 0, "all have ended");
+            copied.sync().unwrap().publish().unwrap();
+            assert!(fs::read(&from).unwrap() == fs::read(to.0).unwrap());
+            given.try_iter().collect::<Vec<_>>()
+        };
+        fs::write(&from, vec![1; 255 << 10]).unwrap();
+        assert_eq!(copied(), []);
+        fs::write(&from, vec![2; 19 * MIB as usize]).unwrap();
+        assert_eq!(copied(), [(0, 8), (8, 8), (16, 3)]);
+        let file = File::create(&from).unwrap();
+        file.set_len(200 * MIB).unwrap();
+        file.write_all_at(&[3; MIB as usize], MIB).unwrap();
+        file.write_all_at(&[4; 10 * MIB as usize], 100 * MIB).unwrap();
+        assert_eq!(copied(), [(1, 8), (100, 8), (108, 8)], "a hole needs no turn");
     }
 
     #[test]
@@ -567,7 +672,7 @@ mod tests {
             fs::write(&path, vec![1; size_bytes as usize]).unwrap();
             let spec = stat(&path, &"file:///input".into()).unwrap();
             let mut into = Meddler { size_bytes, written_bytes: 0, meddle: Some(meddle) };
-            let result = read(&path, &spec, &mut into, &Limits::default(), &|_| None);
+            let result = read(&path, &spec, &mut into, &Limits::default(), None);
             assert_eq!(result.err().map(|error| error.kind), expected, "{how}");
         }
     }
