@@ -34,3 +34,6 @@ pub trait StorageOrder: Send + Sync {
     /// if none can be reached, it resolves at once.
     fn turn(&self, request: TurnRequest) -> Pin<Box<dyn Future<Output = StorageTurn> + Send + '_>>;
 }
+
+/// Waits for a turn, on a thread that may block.
+pub(crate) type WaitForTurn = dyn Fn(TurnRequest) -> StorageTurn + Send;

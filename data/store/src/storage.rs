@@ -32,9 +32,8 @@ use crate::emulation::Limits;
 use crate::error::{StorageError, StorageErrorKind};
 use crate::glob::path_of;
 use crate::incoming::Incoming;
-use crate::order::{ORDERED_OUTPUT_BYTES, StorageOrder, StorageTurn, TurnRequest};
+use crate::order::{ORDERED_OUTPUT_BYTES, StorageOrder, StorageTurn, TurnRequest, WaitForTurn};
 use crate::url::{SourceUrl, text_of};
-use file::WaitForTurn;
 use remote::Remote;
 use sink::Sink;
 
@@ -73,8 +72,8 @@ impl Storage {
     }
 
     /// The same, but fetches and outputs wait for their turns if an `order` is given. The hidden
-    /// copies of outputs have `mark` in their names, by which [`remove_copies`] finds them when this process
-    /// has been killed.
+    /// copies of outputs have `mark` in their names, by which [`remove_copies`] finds them when
+    /// this process has been killed.
     pub fn ordered(limits: Limits, order: Option<Arc<dyn StorageOrder>>, mark: String) -> Self {
         Storage(Arc::new(Inner {
             limits,

@@ -21,7 +21,7 @@ use super::sink::Sink;
 use crate::emulation::Limits;
 use crate::error::{StorageError, StorageErrorKind};
 use crate::holes::{Part, Segment, Segments, copy_range, each_part, is_sparse, without_zeros};
-use crate::order::{ORDERED_OUTPUT_BYTES, StorageTurn, TURN_BYTES, TurnRequest};
+use crate::order::{ORDERED_OUTPUT_BYTES, StorageTurn, TURN_BYTES, TurnRequest, WaitForTurn};
 
 /// Bytes read at a time. A relay can pass a range on when all of it has been read.
 const RANGE_BYTES: usize = 256 << 10;
@@ -49,9 +49,6 @@ fn has_content(path: &Path) -> bool {
     let opened = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path);
     opened.and_then(|mut file| file.read(&mut [0])).is_ok_and(|count| count > 0)
 }
-
-/// Waits for a turn, on a thread that may block.
-pub(super) type WaitForTurn = dyn Fn(TurnRequest) -> StorageTurn + Send;
 
 /// Reads the rest of the file at the version of `spec`. Each part waits for its turn, if there are
 /// turns.
