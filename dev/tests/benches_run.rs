@@ -9,6 +9,9 @@
 #[path = "../benches/dispatch.rs"]
 mod dispatch;
 #[allow(dead_code, reason = "its main is for `cargo bench`")]
+#[path = "../benches/farm.rs"]
+mod farm;
+#[allow(dead_code, reason = "its main is for `cargo bench`")]
 #[path = "../benches/files.rs"]
 mod files;
 #[allow(dead_code, reason = "its main is for `cargo bench`")]
@@ -27,6 +30,11 @@ mod memory;
 #[test]
 fn dispatch_runs() {
     dispatch::run(dispatch::TINY);
+}
+
+#[test]
+fn farm_runs() {
+    farm::run_tiny();
 }
 
 #[test]

@@ -27,4 +27,7 @@ pub mod scenario;
 pub mod trace;
 pub mod workload;
 
-pub use run::{MAX_TASKS, all_local_s, run, run_audited, run_watched};
+pub use run::{
+    ExecutorFarm, FarmCommand, FarmEnd, FarmReport, MAX_TASKS, all_local_s, run, run_audited,
+    run_watched, with_farm,
+};

@@ -23,7 +23,6 @@ use crate::clock::{Ns, seconds};
 use crate::cluster::{Policies, SimCluster};
 use crate::nodes::Failures;
 use crate::outcome::{Level, RunOutcome};
-use crate::random::Random;
 use crate::run::batch::SimulatedBatch;
 use crate::run::client::SimClient;
 use crate::run::dispatchers::Dispatchers;
@@ -40,6 +39,7 @@ mod client;
 mod dispatchers;
 mod event;
 mod executor;
+mod farm;
 mod fetch;
 mod holds;
 mod job;
@@ -55,10 +55,10 @@ mod push;
 mod task;
 mod world;
 
+pub use farm::{ExecutorFarm, FarmCommand, FarmEnd, FarmReport, with_farm};
+
 /// Most tasks of one run. Tags of flows have a task's number and one more bit.
 pub const MAX_TASKS: u32 = u32::MAX >> 1;
-/// Gives failing tasks another sequence of random numbers than nodes.
-const TASK_DICE: u64 = 0x7461_736b;
 /// Steps between two calls of `watch`.
 const STEPS_UNSEEN: u32 = 1_024;
 
@@ -150,7 +150,7 @@ impl<'a> Run<'a> {
         Run {
             world: World::new(setup),
             dispatchers: Dispatchers::new(setup),
-            nodes: SimNodes::new(network, Random::new(seed ^ TASK_DICE)),
+            nodes: SimNodes::new(network, seed),
             machines: Machines::new(cluster.nodes),
             failure_dice,
             batch: cluster.batch.as_ref().map(|batch| SimulatedBatch::new(batch, cluster, seed)),

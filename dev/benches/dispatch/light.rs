@@ -37,6 +37,11 @@ impl Dispatcher {
 
     /// Does the same with another PATH.
     pub fn start_with(home: &Path, heartbeat: &str, path: &str) -> Self {
+        Self::start_as(home, heartbeat, path, &[])
+    }
+
+    /// Does the same with further options.
+    pub fn start_as(home: &Path, heartbeat: &str, path: &str, options: &[&str]) -> Self {
         let access = home.join("access.toml");
         let words = [
             "start",
@@ -51,6 +56,7 @@ impl Dispatcher {
         let mut command = eyas(home, &words);
         let process = command
             .arg(&access)
+            .args(options)
             .env("PATH", path)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -145,7 +151,8 @@ impl LightExecutors {
     }
 }
 
-fn registration(number: usize, pool: Option<&str>) -> Registration {
+/// The description of a light executor.
+pub fn registration(number: usize, pool: Option<&str>) -> Registration {
     let origin =
         pool.map(|pool| NodeOrigin { pool: pool.into(), request: number as u64, left_us: None });
     let kind = pool.map(|_| ("kind".to_owned(), "pool".to_owned()));
@@ -169,7 +176,7 @@ fn registration(number: usize, pool: Option<&str>) -> Registration {
 }
 
 /// Waits until the dispatcher has welcomed the executor. Returns how often it expects a heartbeat.
-async fn welcome(session: &mut Session) -> Duration {
+pub async fn welcome(session: &mut Session) -> Duration {
     loop {
         for command in session.reader.next::<ToExecutor>().await.expect("an answer") {
             if let ToExecutor::Welcome { heartbeat_us, .. } = command {
@@ -210,7 +217,7 @@ fn end_of(command: ToExecutor) -> Option<FromExecutor> {
 }
 
 /// Sends heartbeats as often as the dispatcher expects them.
-async fn beat(outbox: &Outbox<FromExecutor>, heartbeat: Duration) {
+pub async fn beat(outbox: &Outbox<FromExecutor>, heartbeat: Duration) {
     let mut ticks = interval(heartbeat);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -4,12 +4,24 @@ use eyas_session::Session;
 use eyas_types::{Distribution, FileMode, JobId, ObjectSpec, TaskItem, TaskTemplate, Version};
 use eyas_wire::client::{FromClient, SUBMISSION_PART, ToClient};
 
-/// Submits a job of one template in parts.
+/// Submits a job of one template in parts. It reads so many objects of a survey.
 pub async fn submit(
     session: &mut Session,
     name: &str,
     template: TaskTemplate,
     objects: u32,
+    tasks: u32,
+    item: impl Fn(u32) -> TaskItem,
+) -> JobId {
+    submit_objects(session, name, template, (0..objects).map(object), tasks, item).await
+}
+
+/// The same with other objects.
+pub async fn submit_objects(
+    session: &mut Session,
+    name: &str,
+    template: TaskTemplate,
+    mut objects: impl Iterator<Item = ObjectSpec>,
     tasks: u32,
     item: impl Fn(u32) -> TaskItem,
 ) -> JobId {
@@ -24,9 +36,12 @@ pub async fn submit(
         tasks: tasks.into(),
     };
     writer.send(&[submit]).await.expect("it reads");
-    for first in (0..objects).step_by(SUBMISSION_PART) {
-        let part = first..objects.min(first + SUBMISSION_PART as u32);
-        writer.send(&[FromClient::Objects(part.map(object).collect())]).await.expect("it reads");
+    loop {
+        let part: Vec<_> = objects.by_ref().take(SUBMISSION_PART).collect();
+        if part.is_empty() {
+            break;
+        }
+        writer.send(&[FromClient::Objects(part)]).await.expect("it reads");
     }
     for first in (0..tasks).step_by(SUBMISSION_PART) {
         let part = first..tasks.min(first + SUBMISSION_PART as u32);

@@ -159,6 +159,11 @@ impl SimExecutor {
         Some(load)
     }
 
+    /// The load that was last reported to the dispatcher.
+    pub fn load(&self) -> ExecutorLoad {
+        self.told
+    }
+
     /// The decider finds no room for an output.
     pub fn finds_no_room(&mut self) {
         self.lacks_room = true;

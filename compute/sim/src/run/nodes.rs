@@ -14,6 +14,9 @@ use crate::random::Random;
 
 mod attempts;
 
+/// Gives failing tasks another sequence of random numbers than nodes.
+const TASK_DICE: u64 = 0x7461_736b;
+
 pub(super) struct SimNodes {
     executors: SimExecutors,
     fetches: Fetches,
@@ -27,12 +30,12 @@ pub(super) struct SimNodes {
 }
 
 impl SimNodes {
-    pub fn new(network: Network, task_dice: Random) -> Self {
+    pub fn new(network: Network, seed: u64) -> Self {
         SimNodes {
             executors: SimExecutors::default(),
             fetches: Fetches::default(),
             network,
-            task_dice,
+            task_dice: Random::new(seed ^ TASK_DICE),
             effects: Vec::new(),
             ended: Vec::new(),
         }

@@ -7,6 +7,7 @@ use crate::cluster::SimStorage;
 use crate::workload::{AllPairs, Order, Zipf};
 
 mod dispatchers;
+mod farm;
 mod membership;
 
 /// A cluster in which only transfers and computing take time.

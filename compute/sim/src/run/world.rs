@@ -110,6 +110,16 @@ impl<'a> World<'a> {
     pub fn new(setup: &'a Setup<'a>) -> Self {
         let may_run_again = setup.plan.outputs.has_kept()
             || setup.cluster.failures.dispatcher_dies_after_ns.is_some();
+        World::of(setup, may_run_again)
+    }
+
+    /// A world in which any task may run again after it has ended: its dispatcher may not have
+    /// learned of the end.
+    pub fn new_again(setup: &'a Setup<'a>) -> Self {
+        World::of(setup, true)
+    }
+
+    fn of(setup: &'a Setup<'a>, may_run_again: bool) -> Self {
         World {
             setup,
             agenda: Agenda::new(),
