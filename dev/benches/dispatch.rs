@@ -32,8 +32,16 @@
 //! time of a task may grow by at most 100 ms. The dispatcher's folder is in `$TMPDIR`, whose disk
 //! counts as well.
 //!
+//! **Many**: 9,000 light executors, or as many as `--executors` says, and 2,000,000 no-op tasks;
+//! the dispatcher is killed when half of the tasks are assigned, and started again. Expected before
+//! measuring: a session takes some 25 KB of the dispatcher's memory; coming back, a millisecond of
+//! both processors together. With 54,000 executors: at most 1.5 GB, 0.5 of the rate with two, and
+//! 30 s until the second dispatcher assigns a task. A session needs two descriptors on each side if
+//! both processes see the same files, and otherwise one.
+//!
 //! `cargo bench -p eyas-dev --bench dispatch`; `-- --tiny` only shows that it runs; `-- --only
-//! PART` takes one part: `noop`, `processes`, `light`, `heartbeats` or `joining`. Other systems'
+//! PART` takes one part: `noop`, `processes`, `light`, `heartbeats`, `joining`
+//! or `many`. Other systems'
 //! rates: `dev/experiments/noop_tasks.py`.
 
 use std::io::Write;
@@ -48,6 +56,11 @@ use light::{Dispatcher, LightExecutors};
 mod joining;
 #[path = "dispatch/light.rs"]
 mod light;
+#[path = "dispatch/many.rs"]
+mod many;
+#[allow(dead_code, reason = "other benchmarks use more of it")]
+#[path = "dispatch/submission.rs"]
+mod submission;
 
 const TARGET_NOOP_PER_S: f64 = 150_000.0;
 const TARGET_OF_BARE: f64 = 0.85;
@@ -81,6 +94,10 @@ pub struct Scale {
     pub joining: usize,
     /// Time for which tasks run before.
     pub before_joining_s: f64,
+    /// Light executors that come back to a dispatcher that was killed.
+    pub many: usize,
+    /// Their tasks.
+    pub many_tasks: u32,
 }
 
 const FULL: Scale = Scale {
@@ -93,6 +110,8 @@ const FULL: Scale = Scale {
     beating_s: 20.0,
     joining: 1_000,
     before_joining_s: 3.0,
+    many: 9_000,
+    many_tasks: 2_000_000,
 };
 /// Only shows that it runs.
 pub const TINY: Scale = Scale {
@@ -105,6 +124,8 @@ pub const TINY: Scale = Scale {
     beating_s: 0.0,
     joining: 4,
     before_joining_s: 0.0,
+    many: 4,
+    many_tasks: 100_000,
 };
 
 /// One way to run processes, and what it showed in each round.
@@ -124,13 +145,17 @@ const PARTS: &[Part] = &[
     ("light", light_executors),
     ("heartbeats", heartbeats),
     ("joining", joining),
+    ("many", many_executors),
 ];
 
 fn main() {
     let words: Vec<String> = std::env::args().collect();
-    let only =
-        words.iter().position(|word| word == "--only").map(|place| words[place + 1].as_str());
-    run_parts(if is_tiny() { TINY } else { FULL }, only);
+    let word_after = |option: &str| {
+        words.iter().position(|word| word == option).map(|place| words[place + 1].as_str())
+    };
+    let scale = if is_tiny() { TINY } else { FULL };
+    let many = word_after("--executors").map_or(scale.many, |many| many.parse().expect("a number"));
+    run_parts(Scale { many, ..scale }, word_after("--only"));
 }
 
 /// Measures and prints.
@@ -258,6 +283,30 @@ fn joining(scale: Scale) {
         println!(
             "longest delay, median of the runs: {:.1} ms; target: {TARGET_DELAY_MS} ms",
             median(&delays)
+        );
+    }
+}
+
+/// Very many executors, and their return to a dispatcher that was killed.
+fn many_executors(scale: Scale) {
+    println!(
+        "executors   joined   MB   with tasks   heartbeats   no-op/s   of two   dispatches again   \
+         all back"
+    );
+    let mut with_two = None;
+    for executors in [2, scale.many] {
+        let beating = Duration::from_secs_f64(scale.beating_s);
+        let it = many::run(executors, scale.many_tasks, beating);
+        println!(
+            "{executors:>9} {:>6.1} s {:>4} {:>12} {:>10.1} % {:>9.0} {:>8.2} {:>16.1} s {:>8.1} s",
+            it.joined_s,
+            it.idle_bytes >> 20,
+            it.queued_bytes >> 20,
+            100.0 * it.beating,
+            it.per_s,
+            it.per_s / *with_two.get_or_insert(it.per_s),
+            it.dispatches_s,
+            it.back_s,
         );
     }
 }

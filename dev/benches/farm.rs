@@ -116,7 +116,7 @@ fn measure(of: &Arc<FarmExperiment>) {
     let home = home();
     let path = std::env::var("PATH").unwrap_or_default();
     let options = ["--policy", policies.placement.name()];
-    let dispatcher = Dispatcher::start_as(home.path(), "3s", &path, &options);
+    let dispatcher = Dispatcher::start_as(home.path(), "127.0.0.1:0", "3s", &path, &options);
     let access = Access::load(&dispatcher.access).expect("written whole");
     let farm = FarmThread::start(&access, of.clone());
     client::submit_as_they_arrive(&access, experiment);

@@ -6,10 +6,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use eyas_dev::bench::{OwnedProcess, cpu_s, eyas, wait_for};
-use eyas_session::{Access, Outbox, Session, dial, outbox};
+use eyas_session::{Access, Outbox, Session, SessionError, dial, outbox};
 use eyas_types::{Outcome, Resources, Status};
 use eyas_wire::Role;
 use eyas_wire::executor::{FromExecutor, Registration, ToExecutor, TransferAddress};
@@ -20,6 +21,8 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// Connections that are made at the same time.
 const DIALS_AT_ONCE: usize = 64;
+/// An executor that has lost its connection waits this long between two dials.
+const DIALS_AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// Free disk that light executors report. The tasks write nothing.
 const FREE_DISK_BYTES: u64 = 1 << 40;
 
@@ -37,17 +40,23 @@ impl Dispatcher {
 
     /// Does the same with another PATH.
     pub fn start_with(home: &Path, heartbeat: &str, path: &str) -> Self {
-        Self::start_as(home, heartbeat, path, &[])
+        Self::start_as(home, "127.0.0.1:0", heartbeat, path, &[])
     }
 
-    /// Does the same with further options.
-    pub fn start_as(home: &Path, heartbeat: &str, path: &str, options: &[&str]) -> Self {
+    /// Does the same at an address, with further options.
+    pub fn start_as(
+        home: &Path,
+        address: &str,
+        heartbeat: &str,
+        path: &str,
+        options: &[&str],
+    ) -> Self {
         let access = home.join("access.toml");
         let words = [
             "start",
             "dispatcher",
             "--listen",
-            "127.0.0.1:0",
+            address,
             "--owned",
             "--heartbeat",
             heartbeat,
@@ -69,6 +78,12 @@ impl Dispatcher {
     /// Its process.
     pub fn process(&self) -> u32 {
         self.process.0.id()
+    }
+
+    /// Kills it.
+    pub fn kill(mut self) {
+        self.process.0.kill().expect("our own child");
+        self.process.0.wait().expect("our own child");
     }
 
     /// Processor time that it has used, in seconds.
@@ -95,7 +110,15 @@ impl LightExecutors {
 
     /// Does the same, with other answers than that each task has ended.
     pub fn join_answering(access: &Path, count: usize, answers: Answers) {
-        Self::join_all(access, count, Duration::ZERO, None, answers);
+        Self::join_all(access, count, Duration::ZERO, None, None, answers);
+    }
+
+    /// Does the same, and each that loses its connection dials again until it is welcome. Returns
+    /// how often executors were welcome, which goes on counting.
+    pub fn join_for_good(access: &Path, count: usize, answers: Answers) -> Arc<AtomicU64> {
+        let welcomed = Arc::new(AtomicU64::new(0));
+        Self::join_all(access, count, Duration::ZERO, None, Some(welcomed.clone()), answers);
+        welcomed
     }
 
     /// Does the same, and spreads the times at which they dial evenly over `within`. With a pool,
@@ -106,6 +129,7 @@ impl LightExecutors {
             count,
             within,
             pool,
+            None,
             Arc::new(|command| end_of(command).into_iter().collect()),
         );
     }
@@ -115,6 +139,7 @@ impl LightExecutors {
         count: usize,
         within: Duration,
         pool: Option<&'static str>,
+        comes_back: Option<Arc<AtomicU64>>,
         answers: Answers,
     ) {
         let access = Arc::new(Access::load(access).expect("written whole"));
@@ -129,19 +154,27 @@ impl LightExecutors {
                 let mut all = JoinSet::new();
                 for number in 0..count {
                     let (access, dials, told) = (access.clone(), dials.clone(), told.clone());
-                    let answers = answers.clone();
+                    let (answers, comes_back) = (answers.clone(), comes_back.clone());
                     let dials_after = within * number as u32 / count as u32;
                     all.spawn(async move {
                         sleep(dials_after).await;
-                        let permit = dials.acquire().await.expect("never closed");
-                        let mut session =
-                            dial(&access, Role::Executor).await.expect("the dispatcher listens");
-                        let register = FromExecutor::Register(Box::new(registration(number, pool)));
-                        session.writer.send(&[register]).await.expect("it reads");
-                        let heartbeat = welcome(&mut session).await;
-                        drop(permit);
+                        let join = async || {
+                            let _permit = dials.acquire().await.expect("never closed");
+                            let joined = register(&access, registration(number, pool)).await;
+                            if let (Ok(_), Some(welcomed)) = (&joined, &comes_back) {
+                                welcomed.fetch_add(1, Ordering::Relaxed);
+                            }
+                            joined
+                        };
+                        let joined = join().await.expect("the dispatcher listens");
                         told.send(()).expect("the benchmark waits");
-                        run_executor(session, heartbeat, answers).await;
+                        run_executor(joined, answers.clone()).await;
+                        while comes_back.is_some() {
+                            match join().await {
+                                Ok(joined) => run_executor(joined, answers.clone()).await,
+                                Err(_) => sleep(DIALS_AGAIN_AFTER).await,
+                            }
+                        }
                     });
                 }
                 all.join_all().await;
@@ -175,23 +208,41 @@ pub fn registration(number: usize, pool: Option<&str>) -> Registration {
     }
 }
 
-/// Waits until the dispatcher has welcomed the executor. Returns how often it expects a heartbeat.
-pub async fn welcome(session: &mut Session) -> Duration {
+/// An executor that is welcome.
+pub struct WelcomeExecutor {
+    pub session: Session,
+    /// How often the dispatcher expects a heartbeat.
+    pub heartbeat: Duration,
+    /// Commands that came with the welcome.
+    pub commands: Vec<ToExecutor>,
+}
+
+/// Registers an executor, and waits until the dispatcher has welcomed it.
+pub async fn register(
+    access: &Access,
+    registration: Registration,
+) -> Result<WelcomeExecutor, SessionError> {
+    let mut session = dial(access, Role::Executor).await?;
+    session.writer.send(&[FromExecutor::Register(Box::new(registration))]).await?;
     loop {
-        for command in session.reader.next::<ToExecutor>().await.expect("an answer") {
+        let mut commands = session.reader.next::<ToExecutor>().await?.into_iter();
+        while let Some(command) = commands.next() {
             if let ToExecutor::Welcome { heartbeat_us, .. } = command {
-                return Duration::from_micros(heartbeat_us);
+                let heartbeat = Duration::from_micros(heartbeat_us);
+                return Ok(WelcomeExecutor { session, heartbeat, commands: commands.collect() });
             }
         }
     }
 }
 
 /// One executor, until its connection ends.
-async fn run_executor(session: Session, heartbeat: Duration, answers: Answers) {
+async fn run_executor(executor: WelcomeExecutor, answers: Answers) {
+    let WelcomeExecutor { session, heartbeat, commands } = executor;
     let Session { mut reader, writer, .. } = session;
     let (outbox, send) = outbox::<FromExecutor>(writer);
     let work = async {
-        while let Ok(commands) = reader.next::<ToExecutor>().await {
+        let mut next = Ok(commands);
+        while let Ok(commands) = next {
             if commands.iter().any(|command| matches!(command, ToExecutor::Stop)) {
                 return;
             }
@@ -200,6 +251,7 @@ async fn run_executor(session: Session, heartbeat: Duration, answers: Answers) {
             if !answers.is_empty() && outbox.put(answers).await.is_err() {
                 return;
             }
+            next = reader.next::<ToExecutor>().await;
         }
     };
     tokio::select! {
@@ -210,7 +262,7 @@ async fn run_executor(session: Session, heartbeat: Duration, answers: Answers) {
 }
 
 /// The answer to a command: the task has ended.
-fn end_of(command: ToExecutor) -> Option<FromExecutor> {
+pub fn end_of(command: ToExecutor) -> Option<FromExecutor> {
     let ToExecutor::Assign(assignment) = command else { return None };
     let outcome = Box::new(Outcome::of(Status::Succeeded));
     Some(FromExecutor::Ended { task: assignment.task, attempt: assignment.attempt, outcome })

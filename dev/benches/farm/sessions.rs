@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use eyas_sched::Holder;
-use eyas_session::{Access, Outbox, Session, dial, outbox};
+use eyas_session::{Access, Outbox, Session, outbox};
 use eyas_sim::clock::Ns;
 use eyas_sim::cluster::{Policies, SimCluster};
 use eyas_sim::outcome::RunOutcome;
@@ -16,7 +16,6 @@ use eyas_sim::paper::Experiment;
 use eyas_sim::{ExecutorFarm, FarmCommand, FarmEnd, FarmReport, with_farm};
 use eyas_types::outcome::FailureKind;
 use eyas_types::{ExecutorId, ObjectId, Outcome, Resources, Status, TaskId};
-use eyas_wire::Role;
 use eyas_wire::executor::{
     Assignment, FromExecutor, PeerHint, Registration, ToExecutor, TransferAddress,
 };
@@ -25,7 +24,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
 use super::client::file;
-use super::light::{beat, registration, welcome};
+use super::light::{WelcomeExecutor, beat, register, registration};
 
 /// Connections that are made at the same time.
 const DIALS_AT_ONCE: u32 = 64;
@@ -116,11 +115,14 @@ impl FarmSessions {
             let mut dialled = JoinSet::new();
             for number in dials.clone() {
                 let (access, registration) = (access.clone(), registration_of(number, cluster));
-                dialled.spawn(async move { (number, register(&access, registration).await) });
+                dialled.spawn(async move {
+                    let registered = register(&access, registration).await;
+                    (number, registered.expect("the dispatcher welcomes it"))
+                });
             }
-            let sessions: BTreeMap<u32, (Session, Duration)> =
+            let welcome: BTreeMap<u32, WelcomeExecutor> =
                 dialled.join_all().await.into_iter().collect();
-            for (number, (session, heartbeat)) in sessions {
+            for (number, WelcomeExecutor { session, heartbeat, .. }) in welcome {
                 let Session { mut reader, writer, .. } = session;
                 let (outbox, send) = outbox::<FromExecutor>(writer);
                 outboxes.push(outbox.clone());
@@ -319,15 +321,6 @@ impl FarmSessions {
         self.assigned.remove(&task);
         task
     }
-}
-
-/// Registers an executor. Returns its session, and how often the dispatcher expects a heartbeat.
-async fn register(access: &Access, registration: Registration) -> (Session, Duration) {
-    let mut session = dial(access, Role::Executor).await.expect("the dispatcher listens");
-    let register = FromExecutor::Register(Box::new(registration));
-    session.writer.send(&[register]).await.expect("it reads");
-    let heartbeat = welcome(&mut session).await;
-    (session, heartbeat)
 }
 
 /// The port tells the executor's number. Nothing listens there: bytes only seem to flow.
