@@ -23,7 +23,8 @@ endif
 endif
 
 .PHONY: help begin demo quick test stress fuzz guided miri loom soak check supply-chain fmt tree lint doc spelling \
-        build unit bench bench-tiny docs generate headline install-capi wheel dist judges python java times clean need
+        build unit bench bench-tiny papers docs generate headline install-capi wheel dist judges python java times \
+        clean need
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +74,10 @@ supply-chain: need ## Licences, sources and duplicates of dependencies, and unus
 
 bench: need ## All benchmarks in full
 	$(CARGO) bench --locked --workspace --bench '*'
+
+papers: need ## Measure what stands beside a figure of a paper: make papers FIGURE=39 PAPER=data-diffusion
+	$(if $(FIGURE),,$(error name the figure: make papers FIGURE=39; docs/reference/figures.md lists them))
+	@dev/tools/paper_figure.sh $(or $(PAPER),data-diffusion) $(FIGURE)
 
 docs: need ## The documentation as a book, in target/book; builds mdbook first
 	@dev/tools/docs.sh $(CARGO)
