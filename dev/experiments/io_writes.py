@@ -6,7 +6,8 @@ Process p of N writes blocks p, p + N, p + 2N, ... of the granularity. The disk 
 (`dev/src/bin/slow-disk`) and passes each write on, as file systems without a write cache do. Slow
 programs write less: a cell begins with as many bytes as would take PILOT_S if every block were a
 request with a seek, and is repeated with as many as fit CELL_S. Runs are interleaved, so that
-machine load affects all alike. The files are read again and checked.
+machine load affects all alike. The files are read again and checked. With several --nodes, each is
+a mount of the disk with an agent of its own, and a coordinator runs.
 
 With --gathered, each process has its own file on ext4 on a block device on the same disk instead:
 writes gather in the page cache, and are written to the disk by the kernel, and by `fsync` at the
@@ -22,11 +23,12 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "testbed"))
-from coordinated import eyas, is_coordinated
+from coordinated import Agents, eyas, is_coordinated
 from decomposition import build, finish, start, together
 from io_order import granularity, size
 from slow_disk import (
@@ -72,6 +74,13 @@ class Bench:
 
     def once(self, cell: Cell) -> float:
         """Writes a new file. Returns megabytes a second."""
+        if cell.name != EYAS:
+            return self.write(cell, lambda mount: [])
+        with Agents(self.disk.folder, None, self.disk.mounts) as agents:
+            return self.write(cell, agents.before)
+
+    def write(self, cell: Cell, before: Callable[[Path], list[object]]) -> float:
+        """Writes a new file by programs with these words in front of them."""
         self.numbers += 1
         name = f"file-{self.numbers}"
         words = ["--write", *self.share(cell)]
@@ -81,9 +90,8 @@ class Bench:
         first = 0
         for place, mount in enumerate(mounts):
             last = processes * (place + 1) // len(mounts)
-            before = [eyas(), "io", "run", "--path", mount, "--"] if cell.name == EYAS else []
             who = ["--first", first, "--processes", last - first, "--all", processes]
-            programs.append([*before, self.program, *words, *who, mount / name])
+            programs.append([*before(mount), self.program, *words, *who, mount / name])
             first = last
         done = together([programs])
         written = self.disk.source / name
