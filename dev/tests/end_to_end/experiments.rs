@@ -101,6 +101,7 @@ experiments! {
     growth: "growth.py", true;
     headline: "headline.py", has_testbed();
     map: "map_blocks.py", true;
+    mirrors: "mirrors.py", true;
     mount: "mounted_files.py", can_mount();
     overlap: "overlap.sh", true;
     #[ignore = "downloads Nextflow and Snakemake, and needs Slurm: make soak"]
