@@ -8,7 +8,8 @@ pub use eyas_types::TaskResult;
 use eyas_types::access::{KeyId, KeyRole};
 use eyas_types::course::TaskCounts;
 use eyas_types::{
-    Distribution, JobId, Name, Numbers, ObjectId, ObjectSpec, TaskId, TaskItem, TaskTemplate,
+    Distribution, JobId, Name, NameChange, Numbers, ObjectId, ObjectSpec, TaskId, TaskItem,
+    TaskTemplate,
 };
 use serde::{Deserialize, Serialize};
 
@@ -19,8 +20,8 @@ use crate::trust::SecretText;
 use crate::view::graph::{TemplateReads, TemplateView};
 use crate::view::pool::PoolView;
 use crate::view::{
-    EventView, ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, ObjectView,
-    PushView, TaskView,
+    EventView, ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, NamedFileView,
+    ObjectView, PushView, TaskView,
 };
 
 /// Items or objects in one message of a submission.
@@ -264,7 +265,35 @@ pub enum FromClient {
         /// What the client has.
         from: PrintedPosition,
     },
+    /// Changes of the table of names of files. Answered by `Done` with the number of changes so
+    /// far, or by `NamesRefused`. All changes up to the last part are made together, or none is.
+    /// Minor version 9.
+    ChangeNames {
+        /// The next changes.
+        changes: Vec<NameChange>,
+        /// Whether they are the last.
+        is_last: bool,
+    },
+    /// Answered by `Names`. Minor version 9.
+    Names(NamesQuery),
 }
+
+/// Names of files to look up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NamesQuery {
+    /// These names. The answer leaves out names that are not registered.
+    These(Vec<Name>),
+    /// Names that begin with a text, in their order, up to [`NAMES_PART`] of them.
+    After {
+        /// How they begin.
+        prefix: Name,
+        /// The last name of the part before; empty for the first part.
+        last: Name,
+    },
+}
+
+/// Names in one message.
+pub const NAMES_PART: usize = 4096;
 
 impl FromClient {
     /// Whether the message is part of a submission, which is answered as a whole.
@@ -394,6 +423,15 @@ pub enum ToClient {
     Graph(GraphPart),
     /// What a task has printed so far. Minor version 3.
     Printed(Box<Printed>),
+    /// Names of files with their places, in the order of the names. Minor version 9.
+    Names(Vec<NamedFileView>),
+    /// No name was changed, because one of the changes cannot be made. Minor version 9.
+    NamesRefused {
+        /// The number of that change among all, from 0.
+        index: u64,
+        /// The reason, for a person.
+        why: String,
+    },
 }
 
 /// Where a stream of events goes on.

@@ -121,6 +121,15 @@ pub enum FromExecutor {
         /// The next output; `None` if the task's program does not run.
         piece: Option<Box<PrintedPiece>>,
     },
+    /// A place of a named file could not be read, and the next place is tried. Minor version 9.
+    PassedOver {
+        /// The name.
+        name: Name,
+        /// URL of the place.
+        place: Name,
+        /// The reason, for a person.
+        why: String,
+    },
 }
 
 /// The description of an executor that joins.
@@ -310,6 +319,18 @@ pub enum ToExecutor {
         task: TaskId,
         /// What the client has that asks.
         from: PrintedPosition,
+    },
+    /// The places of named inputs of the task that is assigned next, by the sources of the inputs.
+    /// Minor version 9.
+    Places(Vec<(Name, Vec<Name>)>),
+    /// Like `Hold`, for an object whose source is a name. Minor version 9.
+    HoldNamed {
+        /// The object.
+        object: ObjectSpec,
+        /// Executors that may have the object, in the order in which to try them.
+        holders: Vec<PeerHint>,
+        /// URLs of the places of the name.
+        places: Vec<Name>,
     },
 }
 

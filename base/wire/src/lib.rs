@@ -23,7 +23,7 @@ use crate::trust::Trust;
 /// Version of all messages of sessions, major and minor. `formats.txt` beside `src/` has what it
 /// consists of. Both sides must have the same major version. A minor version adds messages, which a
 /// process sends only to sides that have it ([`Hello::minor`]).
-pub const PROTOCOL_VERSION: (u16, u16) = (13, 8);
+pub const PROTOCOL_VERSION: (u16, u16) = (13, 9);
 
 /// The minor version from which on outputs are delivered when their task fails. Templates with such
 /// outputs are not sent to sides that lack it.
@@ -32,6 +32,10 @@ pub const MINOR_OF_FAILURES: u16 = 3;
 /// The minor version from which on tasks read what nodes make of files: the content of compressed
 /// ones, or folders. Tasks with such inputs are not sent to sides that lack it.
 pub const MINOR_OF_DERIVED: u16 = 8;
+
+/// The minor version from which on files have names. Tasks with such inputs are not sent to sides
+/// that lack it.
+pub const MINOR_OF_NAMES: u16 = 9;
 
 /// Why the other side of a connection cannot be talked to.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

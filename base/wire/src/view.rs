@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 pub use eyas_types::course::{JobOwner, JobState, Metrics, Sample, TaskCounts};
 use eyas_types::matching::Labels;
-use eyas_types::{Estimate, ExecutorId, JobId, Name, ObjectId, Reads, Resources, TaskId};
+use eyas_types::{Estimate, ExecutorId, JobId, Name, ObjectId, Reads, Resources, Sha256, TaskId};
 use serde::{Deserialize, Serialize};
 
 /// Version of the JSON made from these types.
@@ -227,6 +227,41 @@ pub struct ObjectView {
     pub receivers: Vec<String>,
     /// Number of waiting tasks that read it.
     pub wanted: u64,
+}
+
+/// A name of a file, `lfn://NAME`, and the places of its content.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NamedFileView {
+    /// The name.
+    pub name: Name,
+    /// The places, in the order of their registration.
+    pub places: Vec<PlaceView>,
+    /// Size of the content, if it is known.
+    pub size_bytes: Option<u64>,
+    /// SHA-256 of the content, if it is known.
+    pub sha256: Option<Sha256>,
+    /// When the name was registered first, microseconds since 1970.
+    pub registered_us: u64,
+}
+
+/// A place of a named file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlaceView {
+    /// The URL.
+    pub url: Name,
+    /// The last time that an executor passed the place over, if that is remembered.
+    pub passed_over: Option<PassedOverView>,
+}
+
+/// A place that an executor has passed over, because the content could not be read there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PassedOverView {
+    /// Name of the executor.
+    pub executor: String,
+    /// The reason, for a person.
+    pub why: String,
+    /// When that was, milliseconds since 1970.
+    pub at_unix_ms: u64,
 }
 
 /// A push: objects that are sent to executors ahead of demand.

@@ -9,8 +9,10 @@ use eyas_types::access::KeyRole;
 use eyas_types::outcome::FailureKind;
 use eyas_types::task::{InputFrom, PartOfFile, Program, WorkingFolder};
 use eyas_types::template::{InputListEnd, PathPart, TemplatePart};
-use eyas_types::{DeliverWhen, Distribution, Origin, ProvisioningPolicy, Status, Version};
-use eyas_wire::client::{FromClient, KeysRequest, ToClient};
+use eyas_types::{
+    DeliverWhen, Distribution, NameChange, Origin, ProvisioningPolicy, Status, Version,
+};
+use eyas_wire::client::{FromClient, KeysRequest, NamesQuery, ToClient};
 use eyas_wire::executor::{FromExecutor, ToExecutor};
 use eyas_wire::pool::{PoolsRequest, RequestFile};
 use eyas_wire::printed::Printed;
@@ -30,6 +32,8 @@ fn messages_have_the_formats_that_were_recorded() {
         .with::<FromExecutor>()
         .with::<ToExecutor>()
         .with::<KeysRequest>()
+        .with::<NamesQuery>()
+        .with::<NameChange>()
         .with::<PoolsRequest>()
         .with::<Printed>()
         .with::<JobState>()

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use eyas_pools::PoolsAnswer;
 use eyas_session::{FrameWriter, Session, SessionError};
-use eyas_types::JobId;
+use eyas_types::{JobId, NameChange};
 use eyas_wire::client::{
     EventPosition, FromClient, KeysRequest, PushRequest, ResultsHere, ToClient,
 };
@@ -16,6 +16,7 @@ use eyas_wire::trust::TrustRefusal;
 
 use self::inbox::Inbox;
 use self::submission::SubmissionInParts;
+use crate::names::{MAX_NAMES, NamesError};
 use crate::service::{
     Answer, AttachedJob, Caller, FilesNodes, JobDelivery, JobWatchEvent, NumberedResults, Service,
     ServiceError, StoppingCluster, TaskQuery, WatchedResults,
@@ -28,13 +29,16 @@ struct Client {
     /// Whether the client is a process of this user on this host.
     is_local: bool,
     submission: SubmissionInParts,
+    /// Changes of names whose last part is still to come.
+    name_changes: Vec<NameChange>,
 }
 
 /// Serves one client until its connection, its key or the dispatcher ends.
 pub(crate) async fn serve(session: Session, service: Caller) -> Result<(), SessionError> {
     let Session { reader, writer, mut trust, is_local, .. } = session;
     let mut inbox = Inbox::of(reader);
-    let mut client = Client { service, writer, is_local, submission: SubmissionInParts::None };
+    let submission = SubmissionInParts::None;
+    let mut client = Client { service, writer, is_local, submission, name_changes: Vec::new() };
     loop {
         let request = tokio::select! {
             request = inbox.next() => request?,
@@ -78,6 +82,10 @@ impl Client {
                 Ok(job) => self.serve_attached(job, inbox).await,
                 Err(why) => self.send(Err(why)).await,
             },
+            FromClient::ChangeNames { changes, is_last } => {
+                let answer = self.change_names(changes, is_last).await;
+                self.send(answer).await
+            }
             FromClient::Push(request) => self.push(request, inbox).await,
             FromClient::Events { after } => self.events(after, inbox).await,
             request => {
@@ -120,10 +128,8 @@ impl Client {
             Ask::Catalog { object, source } => {
                 ToClient::Objects(service.catalog(object, source).await?)
             }
-            Ask::FilesNodes => {
-                let FilesNodes { nodes, has_files, are_returning } = service.files_nodes().await?;
-                ToClient::FilesNodes { nodes, has_files, are_returning }
-            }
+            Ask::Names(query) => ToClient::Names(service.names(query)?),
+            Ask::FilesNodes => message_of_nodes(service.files_nodes().await?),
             Ask::ForgetFiles => service.forget_files().await.map(|()| ToClient::Done(0))?,
             Ask::StopExecutor { executor } => {
                 service.stop_executor(executor).await.map(|()| ToClient::Done(1))?
@@ -154,9 +160,32 @@ impl Client {
             | Ask::WatchHere { .. }
             | Ask::Attach { .. }
             | Ask::Push(_)
+            | Ask::ChangeNames { .. }
             | Ask::Events { .. }
             | Ask::Keys(_) => unreachable!("requests with several answers are served elsewhere"),
         })
+    }
+
+    /// Takes a part of the changes of names. With the last part, all are made.
+    async fn change_names(&mut self, changes: Vec<NameChange>, is_last: bool) -> Answer<ToClient> {
+        let mut all = std::mem::take(&mut self.name_changes);
+        self.service.may_change_names()?;
+        all.extend(changes);
+        if all.len() > MAX_NAMES {
+            return Err(NamesError::TooMany.into());
+        }
+        if !is_last {
+            let count = all.len() as u64;
+            self.name_changes = all;
+            return Ok(ToClient::Done(count));
+        }
+        match self.service.change_names(all).await {
+            Ok(count) => Ok(ToClient::Done(count)),
+            Err(ServiceError::Names(NamesError::Change { index, problem })) => {
+                Ok(ToClient::NamesRefused { index: index as u64, why: problem.to_string() })
+            }
+            Err(why) => Err(why),
+        }
     }
 
     async fn keys(&self, request: KeysRequest) -> Answer<ToClient> {
@@ -314,6 +343,11 @@ impl Client {
             }
         }
     }
+}
+
+fn message_of_nodes(found: FilesNodes) -> ToClient {
+    let FilesNodes { nodes, has_files, are_returning } = found;
+    ToClient::FilesNodes { nodes, has_files, are_returning }
 }
 
 /// An event of a watch as it is sent. The client counts results itself: they come in order, from

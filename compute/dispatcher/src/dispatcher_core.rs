@@ -1,6 +1,7 @@
 //! The one owner of the dispatcher's state. Sessions and the journal send it messages; it never
 //! waits for them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use eyas_pools::PoolOrder;
 use eyas_sched::{Event, ExecutorProfile, Scheduler};
 use eyas_session::Outbox;
 use eyas_types::matching::Expression;
-use eyas_types::{ExecutorId, ExecutorLoad};
+use eyas_types::{ExecutorId, ExecutorLoad, ObjectId};
 use eyas_wire::executor::{FromExecutor, Registration, ToExecutor};
 use tokio::sync::oneshot;
 
@@ -23,6 +24,7 @@ use crate::events::NewEvent;
 use crate::executors::ConnectedExecutors;
 use crate::journal::JournalError;
 use crate::log::Log;
+use crate::names::NamedFiles;
 use crate::pools::{AfterOrder, CorePools, ReportedCluster};
 use crate::printed::PrintedReplies;
 use crate::pushes::ActivePushes;
@@ -68,6 +70,11 @@ pub(crate) struct DispatcherCore {
     processes: Vec<String>,
     pub(crate) executors: ConnectedExecutors,
     records: JobRecords,
+    /// The places of named inputs.
+    names: Arc<NamedFiles>,
+    /// Executors that put a file from their node's own disk into their store, for others. They hold
+    /// it until it is there.
+    own_disk_reads: BTreeSet<(ExecutorId, ObjectId)>,
     pub(crate) replies: DurableReplies,
     attached: AttachedClients,
     printed: PrintedReplies,
@@ -80,7 +87,12 @@ pub(crate) struct DispatcherCore {
 }
 
 impl DispatcherCore {
-    pub fn new(config: CoreConfig, scheduler: Scheduler, log: Arc<dyn Log>) -> Self {
+    pub fn new(
+        config: CoreConfig,
+        scheduler: Scheduler,
+        log: Arc<dyn Log>,
+        names: Arc<NamedFiles>,
+    ) -> Self {
         let clock = Clock::new();
         let CoreConfig { policy, caching, heartbeat, processes } = config;
         DispatcherCore {
@@ -94,6 +106,8 @@ impl DispatcherCore {
             processes,
             executors: ConnectedExecutors::default(),
             records: JobRecords::new(log),
+            names,
+            own_disk_reads: BTreeSet::new(),
             replies: DurableReplies::new(clock),
             attached: AttachedClients::default(),
             printed: PrintedReplies::default(),
@@ -219,6 +233,7 @@ impl DispatcherCore {
                 self.tell_scheduler(Event::FreeDisk { executor, bytes: free_disk_bytes });
             }
             FromExecutor::Stored { object, size_bytes } => {
+                self.release_own_disk_read(executor, object);
                 self.tell_scheduler(Event::Stored { executor, object, size_bytes });
             }
             FromExecutor::Fetched { object, from, took_us } => {
@@ -233,10 +248,7 @@ impl DispatcherCore {
                 self.pools.note_evicted(object);
                 self.tell_scheduler(Event::Evicted { executor, object });
             }
-            FromExecutor::NotHeld { object, reason } => {
-                self.pushes.not_pushed(executor, object, &reason, &self.scheduler);
-                self.tell_scheduler(Event::NotHeld { executor, object });
-            }
+            FromExecutor::NotHeld { object, reason } => self.not_held(executor, object, &reason),
             FromExecutor::Load(ExecutorLoad { lent_milli, light_bytes, .. }) => {
                 self.tell_scheduler(Event::Staging { executor, lent_milli, light_bytes });
             }
@@ -263,6 +275,9 @@ impl DispatcherCore {
             FromExecutor::Printed { question, piece } => {
                 self.printed.answered(executor, question, piece);
             }
+            FromExecutor::PassedOver { name, place, why } => {
+                self.names.passed_over(name, place, self.executors.name(executor), why);
+            }
             FromExecutor::Checked { task, is_unchanged } => {
                 self.tell_jobs(jobs::Event::Checked { executor, task, is_unchanged });
             }
@@ -272,6 +287,23 @@ impl DispatcherCore {
                 self.lost(executor, false);
             }
         }
+    }
+
+    /// An executor has put a file from the disk of its node into its store, if it was told to: it
+    /// need not hold the file any longer.
+    fn release_own_disk_read(&mut self, executor: ExecutorId, object: ObjectId) {
+        if self.own_disk_reads.remove(&(executor, object)) {
+            self.executors.send(executor, ToExecutor::Release { object });
+        }
+    }
+
+    fn not_held(&mut self, executor: ExecutorId, object: ObjectId, reason: &str) {
+        // A file from the disk of its node, which the scheduler has not ordered.
+        if self.own_disk_reads.remove(&(executor, object)) {
+            return;
+        }
+        self.pushes.not_pushed(executor, object, reason, &self.scheduler);
+        self.tell_scheduler(Event::NotHeld { executor, object });
     }
 
     /// Removes an executor. If it was lost (`is_loss`), one of its tasks may be the cause.
@@ -284,6 +316,7 @@ impl DispatcherCore {
             self.executors.lost(&gone);
         }
         self.printed.lost(executor);
+        self.own_disk_reads.retain(|(owner, _)| *owner != executor);
         if gone.origin.is_some() {
             self.pools.left(executor);
         }

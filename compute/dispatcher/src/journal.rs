@@ -15,6 +15,8 @@
 //! | `summaries` | of an ended job whose snapshot is of its end: what lists of jobs show |
 //! | `outputs` | the length of the file with captured output that is too large for `results` |
 //!
+//! The table `names` has the names of files, which belong to no job.
+//!
 //! Its size is bounded by the jobs that are remembered (`max_ended_jobs`, `max_output_bytes` in
 //! `core/jobs`); for each of them, by [`eyas_jobs::MAX_UNCOVERED`] and the number of its tasks.
 
@@ -41,8 +43,8 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use eyas_jobs::{Entry, JobSpec, JobSummary, JournalRecord, Replay};
-use eyas_types::JobId;
 use eyas_types::dfs::FileSystemId;
+use eyas_types::{JobId, Name, NamedFile};
 use eyas_wire::client::OutputFile;
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend};
 
@@ -56,13 +58,13 @@ use self::private_file::open_private;
 use self::recent::RecentEntries;
 use self::storing::{ToStore, ToWrite, remove_unsubmitted};
 use self::tables::{
-    CHUNKS, CURRENT, ENTRIES, FILE_SYSTEM, FORMAT, HALTS, JOBS, META, OUTPUTS, RESULTS, SNAPSHOTS,
-    STORED, SUMMARIES, TRANSACTIONS,
+    CHUNKS, CURRENT, ENTRIES, FILE_SYSTEM, FORMAT, HALTS, JOBS, META, NAMES, OUTPUTS, RESULTS,
+    SNAPSHOTS, STORED, SUMMARIES, TRANSACTIONS, encode,
 };
 use self::write::JournalWriter;
 pub(crate) use self::write::tell_difference;
 use crate::clock::Clock;
-use crate::log::{Log, OutputDetail, RecordNumber, StoredJob};
+use crate::log::{Log, NameUpdates, OutputDetail, RecordNumber, StoredJob};
 
 /// Writes that may wait for the thread; a dispatcher that writes more waits.
 const MAX_WAITING_WRITES: usize = 16;
@@ -211,6 +213,26 @@ impl Log for Journal {
         };
         forget().map_err(|problem| self.error(problem))
     }
+
+    fn names(&self) -> Result<Vec<(Name, NamedFile)>, JournalError> {
+        self.read_names().map_err(|problem| self.error(problem))
+    }
+
+    fn change_names(&self, updates: &NameUpdates) -> Result<(), JournalError> {
+        let change = || -> Result<(), JournalProblem> {
+            let write = self.database.begin_write()?;
+            let mut table = write.open_table(NAMES)?;
+            for (name, file) in updates {
+                match file {
+                    Some(file) => drop(table.insert(&name[..], &encode(file)[..])?),
+                    None => drop(table.remove(&name[..])?),
+                }
+            }
+            drop(table);
+            Ok(write.commit()?)
+        };
+        change().map_err(|problem| self.error(problem))
+    }
 }
 
 /// Opens the database and what is beside it.
@@ -321,6 +343,7 @@ fn prepare(database: &Database) -> Result<u64, JournalProblem> {
         write.open_table(SUMMARIES)?;
         write.open_table(HALTS)?;
         write.open_table(OUTPUTS)?;
+        write.open_table(NAMES)?;
     }
     write.commit()?;
     Ok(transactions)

@@ -1,10 +1,11 @@
 //! What survives the dispatcher, and how it is read again. The `journal` is the log on a disk.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use eyas_jobs::{Entry, JobSpec, JobSummary, JournalRecord, Replay, StoredNumber};
-use eyas_types::JobId;
 use eyas_types::dfs::FileSystemId;
+use eyas_types::{JobId, Name, NamedFile};
 use eyas_wire::client::OutputFile;
 
 use crate::journal::error::JournalError;
@@ -12,6 +13,9 @@ use crate::journal::output::OutputRange;
 
 /// Number of a record, counted from 1 in the order in which records were appended by this process.
 pub(crate) type RecordNumber = u64;
+
+/// What becomes of names of files: `None` if a name is forgotten.
+pub(crate) type NameUpdates = BTreeMap<Name, Option<NamedFile>>;
 
 /// Which captured output comes with results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,4 +101,10 @@ pub(crate) trait Log: Send + Sync {
 
     /// Forgets it. This is durable when it returns.
     fn forget_file_system(&self) -> Result<(), JournalError>;
+
+    /// The names of files, in their order.
+    fn names(&self) -> Result<Vec<(Name, NamedFile)>, JournalError>;
+
+    /// Changes names of files, all of them or none. This is durable when it returns, and blocks.
+    fn change_names(&self, updates: &NameUpdates) -> Result<(), JournalError>;
 }

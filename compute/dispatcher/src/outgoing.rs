@@ -70,6 +70,8 @@ impl AssignmentInParts {
 pub(crate) struct AssignmentPart {
     /// The message with the task's template, before the first part.
     pub template: Option<ToExecutor>,
+    /// The message with the places of its named inputs.
+    pub places: Option<ToExecutor>,
     pub inputs: Vec<AssignedInput>,
     pub is_last: bool,
 }
@@ -93,6 +95,7 @@ impl OutgoingMessages {
             ToExecutor::Token { .. }
             | ToExecutor::Template { .. }
             | ToExecutor::Inputs(_)
+            | ToExecutor::Places(_)
             | ToExecutor::Assign(_)
             | ToExecutor::ForgetJob { .. } => !self.behind.is_empty(),
             ToExecutor::Recall { task }
@@ -109,6 +112,7 @@ impl OutgoingMessages {
             | ToExecutor::Trust(_)
             | ToExecutor::Heard
             | ToExecutor::Hold { .. }
+            | ToExecutor::HoldNamed { .. }
             | ToExecutor::Release { .. }
             | ToExecutor::Verify { .. }
             | ToExecutor::Claimed { .. }
@@ -185,8 +189,8 @@ impl OutgoingMessages {
     /// one that is sent in parts.
     pub fn put_part(&mut self, token: Option<ToExecutor>, part: AssignmentPart) {
         let Some(Outgoing::InParts(mut assignment)) = self.behind.pop_front() else { return };
-        let AssignmentPart { template, inputs, is_last } = part;
-        self.ready.extend(token.into_iter().chain(template));
+        let AssignmentPart { template, places, inputs, is_last } = part;
+        self.ready.extend(token.into_iter().chain(template).chain(places));
         if !is_last {
             assignment.sent += inputs.len();
             self.ready.push(ToExecutor::Inputs(inputs));
@@ -244,7 +248,7 @@ mod tests {
     }
 
     fn part(inputs: Vec<AssignedInput>, is_last: bool) -> AssignmentPart {
-        AssignmentPart { template: None, inputs, is_last }
+        AssignmentPart { template: None, places: None, inputs, is_last }
     }
 
     fn assigned(index: u32, inputs: Vec<AssignedInput>) -> ToExecutor {

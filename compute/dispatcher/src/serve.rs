@@ -25,6 +25,7 @@ use crate::dispatcher_core::{self, CoreConfig, CoreInbox, DispatcherCore};
 use crate::journal::{Journal, JournalError, JournalOptions};
 use crate::keys::{Keys, KeysError};
 use crate::log::Log;
+use crate::names::NamedFiles;
 use crate::service::{Caller, DispatcherHandle};
 use crate::{client_session, executor_session};
 
@@ -169,9 +170,10 @@ pub async fn start(
         heartbeat: config.heartbeat,
         processes: config.processes.clone(),
     };
-    let mut core = DispatcherCore::new(of_core, scheduler, log.clone());
-    core.recover()
-        .map_err(|source| DispatcherError::Recovery { folder: folder.clone(), source })?;
+    let unreadable = |source| DispatcherError::Recovery { folder: folder.clone(), source };
+    let names = Arc::new(NamedFiles::open(log.clone()).map_err(unreadable)?);
+    let mut core = DispatcherCore::new(of_core, scheduler, log.clone(), names.clone());
+    core.recover().map_err(unreadable)?;
     let unfinished = core.views().unfinished();
     core.executors.give_tokens(keys.clone());
     keys.begin()?;
@@ -190,6 +192,7 @@ pub async fn start(
         log,
         keys: keys.clone(),
         pools,
+        names,
         events: core.replies.events(),
     };
     let accepting = tokio::spawn(accept(listener, dispatcher));

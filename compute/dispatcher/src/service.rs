@@ -19,14 +19,16 @@ use std::time::Duration;
 use eyas_jobs::{JobSpec, SpecError};
 use eyas_pools::PoolsAnswer;
 use eyas_types::access::{KeyId, KeyRole};
-use eyas_types::{JobId, Name, ObjectId, ObjectSpec, TaskId, TaskResult};
-use eyas_wire::client::{EventPosition, GraphPart, InputsPart, KeptPart, PushRequest, TracePart};
+use eyas_types::{JobId, Name, NameChange, ObjectId, ObjectSpec, TaskId, TaskResult};
+use eyas_wire::client::{
+    EventPosition, GraphPart, InputsPart, KeptPart, NamesQuery, PushRequest, TracePart,
+};
 use eyas_wire::pool::PoolsRequest;
 use eyas_wire::printed::{Printed, PrintedPosition};
 use eyas_wire::trust::SecretText;
 use eyas_wire::view::{
-    ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, ObjectView, PushView,
-    TaskView,
+    ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, NamedFileView, ObjectView,
+    PushView, TaskView,
 };
 use tokio::sync::watch as changing;
 
@@ -247,6 +249,24 @@ pub trait Service: Send + Sync {
         object: Option<ObjectId>,
         source: Name,
     ) -> impl Future<Output = Answer<Vec<ObjectView>>> + Send;
+
+    /// Names of files, with their places.
+    ///
+    /// # Errors
+    /// `NotAllowed`.
+    fn names(&self, query: NamesQuery) -> Answer<Vec<NamedFileView>>;
+
+    /// Whether the caller may change names of files, for doors that gather changes in parts.
+    ///
+    /// # Errors
+    /// `NotAllowed` if not.
+    fn may_change_names(&self) -> Answer<()>;
+
+    /// Changes names of files: makes all changes or none. Returns how many. They are on disk then.
+    ///
+    /// # Errors
+    /// `Names`.
+    fn change_names(&self, changes: Vec<NameChange>) -> impl Future<Output = Answer<u64>> + Send;
 
     /// Has executors fetch objects ahead of demand. The push goes on while its state is received,
     /// or to its end if the request does not wait.

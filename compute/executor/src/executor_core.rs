@@ -16,8 +16,8 @@ use eyas_session::{DirectSender, Outbox, OutboxError};
 use eyas_transfer::Fetcher;
 use eyas_types::outcome::FailureKind;
 use eyas_types::{
-    ExecutorLoad, JobId, ObjectId, ObjectSpec, Outcome, PlaceId, Program, Reads, Status, TaskId,
-    TaskTemplate,
+    ExecutorLoad, JobId, Name, ObjectId, ObjectSpec, Outcome, PlaceId, Program, Reads, Status,
+    TaskId, TaskTemplate,
 };
 use eyas_wire::executor::{AssignedInput, Assignment, FromExecutor, PeerHint, ToExecutor};
 use eyas_wire::printed::PrintedPosition;
@@ -161,6 +161,14 @@ struct ActiveFetch {
     abort: Option<AbortHandle>,
 }
 
+/// An object to be held, and where it may be: at peers, and at places if its source is a name.
+#[derive(Clone)]
+struct ObjectToHold {
+    object: ObjectSpec,
+    holders: Vec<PeerHint>,
+    places: Vec<Name>,
+}
+
 pub(crate) struct ExecutorCore {
     node: Node,
     caching: bool,
@@ -178,9 +186,11 @@ pub(crate) struct ExecutorCore {
     tasks: HashMap<TaskId, TaskEntry>,
     /// Inputs of a task whose assignment is still to come.
     coming_inputs: Vec<AssignedInput>,
+    /// Places of its named inputs, by their sources.
+    coming_places: HashMap<Name, Vec<Name>>,
     fetching: HashMap<ObjectId, ActiveFetch>,
-    /// Objects to be held that are not here yet, with the peers that may have them.
-    to_hold: HashMap<ObjectId, (ObjectSpec, Vec<PeerHint>)>,
+    /// Objects to be held that are not here yet.
+    to_hold: HashMap<ObjectId, ObjectToHold>,
     /// Chunks of the file system that are held, or will be.
     chunks: HashSet<ObjectId>,
     /// Reservations of chunks that wait for space.
@@ -236,6 +246,7 @@ impl ExecutorCore {
             last_assigned: Weak::new(),
             tasks: HashMap::new(),
             coming_inputs: Vec::new(),
+            coming_places: HashMap::new(),
             fetching: HashMap::new(),
             to_hold: HashMap::new(),
             chunks: HashSet::new(),
@@ -387,6 +398,7 @@ impl ExecutorCore {
                 self.templates.insert((job, template), Arc::new(*spec));
             }
             ToExecutor::Inputs(inputs) => self.coming_inputs.extend(inputs),
+            ToExecutor::Places(places) => self.coming_places.extend(places),
             ToExecutor::Assign(assignment) => self.assign(assignment),
             ToExecutor::Recall { task } => self.events.push_back(Event::Recalled { task }),
             ToExecutor::Cancel { task }
@@ -395,7 +407,8 @@ impl ExecutorCore {
                 self.control_of(task).into_iter().for_each(ProcessControl::cancel);
             }
             ToExecutor::Cancel { task } => self.events.push_back(Event::Cancelled { task }),
-            ToExecutor::Hold { object, holders } => self.hold(object, holders),
+            ToExecutor::Hold { object, holders } => self.hold(object, holders, Vec::new()),
+            ToExecutor::HoldNamed { object, holders, places } => self.hold(object, holders, places),
             ToExecutor::Release { object } => {
                 self.to_hold.remove(&object);
                 // The file system's node releases its chunks itself.
@@ -445,7 +458,9 @@ impl ExecutorCore {
             return;
         };
         let objects = self.store_ids(&assignment);
-        let task = Arc::new(AssignedTask::new(assignment, template, objects, self.caching));
+        let mut task = AssignedTask::new(assignment, template, objects, self.caching);
+        task.places = std::mem::take(&mut self.coming_places);
+        let task = Arc::new(task);
         self.last_assigned = Arc::downgrade(&task);
         self.add_task(task, false);
     }

@@ -26,6 +26,8 @@ pub enum StoreErrorKind {
     NotHere,
     /// The content has another size than was announced.
     WrongSize,
+    /// The content has another checksum than is registered for its name.
+    WrongContent,
     /// Another executor uses the folder.
     Locked,
     /// Any other failure of the operating system.
@@ -145,6 +147,7 @@ impl From<StoreError> for StorageError {
     fn from(error: StoreError) -> Self {
         let kind = match error.kind {
             StoreErrorKind::Full => StorageErrorKind::Full,
+            StoreErrorKind::WrongContent => StorageErrorKind::Changed,
             _ => StorageErrorKind::Local,
         };
         StorageError::new(kind, error.message)

@@ -5,7 +5,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use eyas_types::{FileMode, ObjectId};
+use eyas_types::{FileMode, ObjectId, Sha256};
+use ring::digest;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
@@ -16,6 +17,9 @@ use crate::index::IndexEntry;
 use crate::objects::{ObjectStore, seal};
 use crate::partial_replica::{ArrivalEnd, PartialReplica};
 use crate::pieces::PieceHasher;
+
+/// Zeros whose checksum is computed at a time.
+const ZEROS: [u8; 4096] = [0; 4096];
 
 /// An object that is being received, from one source or from several in turn, each of which
 /// continues where the last one stopped. If it is dropped without [`commit`](Incoming::commit), it
@@ -30,6 +34,13 @@ pub struct Incoming {
     written_bytes: u64,
     /// Whether the file has space for all of its bytes, also for those that are not written yet.
     is_reserved: bool,
+    expected: Option<ExpectedContent>,
+}
+
+/// The checksum that the content must have, and that of the bytes written so far.
+struct ExpectedContent {
+    sha256: Sha256,
+    so_far: digest::Context,
 }
 
 /// The temporary file of an incoming object. It is removed unless it is published.
@@ -57,8 +68,27 @@ impl Incoming {
         let is_reserved = reserve(&file, size_bytes).map_err(|errno| {
             StoreError::io(format!("cannot reserve {size_bytes} bytes for object {id}"), errno)
         })?;
-        let (summing, written_bytes) = (PieceHasher::default(), 0);
-        Ok(Incoming { id, size_bytes, mode, file, partial, summing, written_bytes, is_reserved })
+        let (summing, written_bytes, expected) = (PieceHasher::default(), 0, None);
+        Ok(Incoming {
+            id,
+            size_bytes,
+            mode,
+            file,
+            partial,
+            summing,
+            written_bytes,
+            is_reserved,
+            expected,
+        })
+    }
+
+    /// Refuses to publish other content than that with this checksum. To be called before the first
+    /// byte is written.
+    #[must_use]
+    pub fn expect(self, sha256: Sha256) -> Self {
+        assert_eq!(self.written_bytes, 0, "the checksum is that of all bytes");
+        let so_far = digest::Context::new(&digest::SHA256);
+        Incoming { expected: Some(ExpectedContent { sha256, so_far }), ..self }
     }
 
     /// The id of the object.
@@ -112,6 +142,11 @@ impl Incoming {
         };
         left_out.map_err(|errno| self.failed(errno))?;
         self.written_bytes = end;
+        if let Some(expected) = &mut self.expected {
+            for start in (0..bytes).step_by(ZEROS.len()) {
+                expected.so_far.update(&ZEROS[..ZEROS.len().min((bytes - start) as usize)]);
+            }
+        }
         self.summing.skip(bytes);
         self.wrote();
         Ok(())
@@ -127,6 +162,9 @@ impl Incoming {
     fn write_content(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         let end = self.end_of(bytes.len() as u64)?;
         self.file.write_all_at(bytes, self.written_bytes).map_err(|error| self.failed(error))?;
+        if let Some(expected) = &mut self.expected {
+            expected.so_far.update(bytes);
+        }
         self.written_bytes = end;
         Ok(())
     }
@@ -159,12 +197,14 @@ impl Incoming {
     /// stays.
     ///
     /// # Errors
-    /// `WrongSize` if bytes are missing; `Full` or `Io` for failures of the disk.
+    /// `WrongSize` if bytes are missing; `WrongContent` if the content is not the
+    /// [expected](Incoming::expect) one; `Full` or `Io` for failures of the disk.
     pub fn commit(self) -> Result<Checksum, StoreError> {
         if self.written_bytes != self.size_bytes {
             return Err(self.wrong_size("fewer were sent"));
         }
-        let Incoming { id, size_bytes, mode, file, mut partial, summing, .. } = self;
+        let Incoming { id, size_bytes, mode, file, mut partial, summing, expected, .. } = self;
+        expected.map_or(Ok(()), ExpectedContent::check)?;
         seal(&file, mode)
             .map_err(|errno| StoreError::io(format!("cannot store object {id}"), errno))?;
         // A file that is open for writing cannot be executed, and a task may be waiting for this
@@ -185,6 +225,23 @@ impl Incoming {
              written)"
         );
         StoreError::new(StoreErrorKind::WrongSize, message)
+    }
+}
+
+impl ExpectedContent {
+    fn check(self) -> Result<(), StoreError> {
+        let ExpectedContent { sha256: known, so_far } = self;
+        let found = so_far.finish();
+        if found.as_ref() == known.0 {
+            return Ok(());
+        }
+        let mut sum = [0; 32];
+        sum.copy_from_slice(found.as_ref());
+        let message = format!(
+            "the content has SHA-256 {}, and not {known}, which is registered",
+            Sha256(sum)
+        );
+        Err(StoreError::new(StoreErrorKind::WrongContent, message))
     }
 }
 

@@ -54,8 +54,8 @@ pub use partial_replica::{ArrivalEnd, ArrivalProgress, PartialReplica};
 pub use pieces::PIECE_BYTES;
 pub use stage::StagedBy;
 pub use storage::{
-    ClusterFile, ClusterFiles, ContentPart, FileParts, FoundFile, Spot, Storage, StoredContent,
-    UnpublishedOutput, UnsyncedOutput, output_mode, remove_copies,
+    ClusterFile, ClusterFiles, ContentPart, FileNames, FileParts, FoundFile, PlacesOfFile, Spot,
+    Storage, StoredContent, UnpublishedOutput, UnsyncedOutput, output_mode, remove_copies,
 };
 pub use unstaged::{UnstagedFile, unstaged_files};
 pub use url::url_of;

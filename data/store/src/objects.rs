@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use eyas_types::{FileMode, ObjectId};
+use eyas_types::{FileMode, ObjectId, ObjectSpec};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
@@ -192,6 +192,19 @@ impl ObjectStore {
             file.into(),
             to_read.map_err(failed)?.into(),
         )
+    }
+
+    /// The same for an object with a specification. If its checksum is registered, other content is
+    /// never published.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub fn begin_object(&self, id: ObjectId, spec: &ObjectSpec) -> Result<Incoming, StoreError> {
+        let into = self.begin(id, spec.size_bytes(), spec.mode)?;
+        Ok(match spec.sha256() {
+            Some(sha256) => into.expect(sha256),
+            None => into,
+        })
     }
 
     /// Waits up to `patience` until the object is being received, and returns its partial replica.

@@ -7,12 +7,15 @@
 
 mod cluster;
 mod file;
+mod named;
+mod places;
 mod remote;
 mod sink;
 pub(crate) mod stream;
 
 pub use cluster::{ClusterFile, ClusterFiles, ContentPart, FileParts, FoundFile, StoredContent};
 pub use file::{output_mode, remove_copies};
+pub use places::{FileNames, PlacesOfFile};
 pub(crate) use stream::is_stream;
 
 use std::collections::HashMap;
@@ -22,6 +25,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use eyas_types::name::scheme_of;
+use eyas_types::named::NAMED;
 use eyas_types::{
     Extent, FileMode, Name, ObjectSpec, Operation, PlaceId, StorageFileId, StorageLocation,
 };
@@ -34,6 +38,7 @@ use crate::glob::path_of;
 use crate::incoming::Incoming;
 use crate::order::{ORDERED_OUTPUT_BYTES, StorageOrder, StorageTurn, TurnRequest, WaitForTurn};
 use crate::url::{SourceUrl, text_of};
+use places::MeasuredPlaces;
 use remote::Remote;
 use sink::Sink;
 
@@ -60,8 +65,12 @@ struct Inner {
     order: Option<Arc<dyn StorageOrder>>,
     /// The files of the cluster, for processes that belong to one.
     files: OnceLock<Arc<dyn ClusterFiles>>,
+    /// The names of a cluster's files, for clients.
+    names: OnceLock<Arc<dyn FileNames>>,
     /// A part of the names of hidden copies.
     mark: String,
+    /// What was measured of places of named files.
+    places: MeasuredPlaces,
 }
 
 impl Storage {
@@ -80,7 +89,9 @@ impl Storage {
             remote: Remote::new(SILENCE_TIMEOUT),
             order,
             files: OnceLock::new(),
+            names: OnceLock::new(),
             mark,
+            places: MeasuredPlaces::new(),
         }))
     }
 
@@ -91,13 +102,24 @@ impl Storage {
             remote: Remote::new(silence),
             order: None,
             files: OnceLock::new(),
+            names: OnceLock::new(),
             mark: String::new(),
+            places: MeasuredPlaces::new(),
         }))
     }
 
     /// Gives access to the files of a cluster. The first call counts.
     pub fn provide_files(&self, files: Arc<dyn ClusterFiles>) {
         let _ = self.0.files.set(files);
+    }
+
+    /// Gives access to the names of a cluster's files. The first call counts.
+    pub fn provide_names(&self, names: Arc<dyn FileNames>) {
+        let _ = self.0.names.set(names);
+    }
+
+    fn names(&self, url: &Name) -> Result<&Arc<dyn FileNames>, StorageError> {
+        self.0.names.get().ok_or_else(|| names_a_file(url))
     }
 
     fn files(&self, url: &[u8]) -> Result<&Arc<dyn ClusterFiles>, StorageError> {
@@ -107,7 +129,7 @@ impl Storage {
     /// Parses a URL. A request to shared storage waits until the emulation permits it.
     async fn request<'a>(&self, url: &'a [u8]) -> Result<SourceUrl<'a>, StorageError> {
         let parsed = SourceUrl::of(url)?;
-        if !matches!(parsed, SourceUrl::Cluster(_)) {
+        if !matches!(parsed, SourceUrl::Cluster(_) | SourceUrl::Named(_)) {
             self.0.limits.request().await;
         }
         Ok(parsed)
@@ -120,6 +142,14 @@ impl Storage {
     /// `NotFound`, `Denied`, `Unreachable`; `Invalid` if `url` names no file, or something without
     /// a version.
     pub async fn stat(&self, url: &Name) -> Result<ObjectSpec, StorageError> {
+        if url.starts_with(NAMED.as_bytes()) {
+            return Ok(self.stat_named(std::slice::from_ref(url)).await?.remove(0));
+        }
+        self.stat_at(url).await
+    }
+
+    /// The same, for a URL that says where the content is.
+    async fn stat_at(&self, url: &Name) -> Result<ObjectSpec, StorageError> {
         match self.request(url).await? {
             SourceUrl::File(path) => {
                 let (path, url) = (path.to_path_buf(), url.clone());
@@ -130,6 +160,7 @@ impl Storage {
                 Ok(ObjectSpec { source: url.clone(), version, mode: FileMode::READABLE })
             }
             SourceUrl::Cluster(_) => Ok(self.cluster_file(url).await?.whole()),
+            SourceUrl::Named(_) => Err(names_a_file(url)),
         }
     }
 
@@ -157,9 +188,9 @@ impl Storage {
         Ok(found)
     }
 
-    /// The URLs of objects that begin with `prefix`: of a bucket's objects, or of the cluster's
-    /// files. With the URL of the bucket alone, all of its objects. Folders on file systems cannot
-    /// be listed.
+    /// The URLs of objects that begin with `prefix`: of the objects of a bucket, of the files of
+    /// the cluster, or of files with names. With the URL of the bucket alone, all of its objects.
+    /// Folders on file systems cannot be listed.
     ///
     /// # Errors
     /// `Denied`, `Unreachable`; `Invalid` if `prefix` is neither in a bucket nor in the cluster.
@@ -174,6 +205,9 @@ impl Storage {
                 .into_iter()
                 .filter(|name| name.starts_with(start));
             return Ok(names.map(|name| Name::from(format!("eyas://{name}"))).collect());
+        }
+        if prefix.starts_with(NAMED.as_bytes()) {
+            return self.names(prefix)?.list(prefix).await;
         }
         self.0.limits.request().await;
         let found = self.0.remote.list(text_of(prefix)?).await?;
@@ -210,9 +244,21 @@ impl Storage {
             };
             return blocking(move || urls.iter().map(stat).collect()).await;
         }
+        // Names are looked up in one step.
+        let is_named = |url: &&Name| url.starts_with(NAMED.as_bytes());
+        let named: Vec<_> = urls.iter().filter(is_named).cloned().collect();
+        let mut named = match named.is_empty() {
+            true => Vec::new(),
+            false => self.stat_named(&named).await?,
+        }
+        .into_iter()
+        .peekable();
         let mut objects = Vec::with_capacity(urls.len());
         for url in &urls {
-            objects.push(self.stat(url).await?);
+            objects.push(match named.next_if(|object| object.source == *url) {
+                Some(object) => object,
+                None => self.stat(url).await?,
+            });
         }
         Ok(objects)
     }
@@ -231,6 +277,13 @@ impl Storage {
                         Some(retry_blocking(|| file::locate(path, &url, &mut folders))?)
                     }
                     SourceUrl::S3 { .. } | SourceUrl::Cluster(_) => None,
+                    SourceUrl::Named(_) => {
+                        let message = format!(
+                            "cannot write `{url}`: a name stands for files that exist; write to a \
+                             path, s3://bucket/key or eyas:///path, and register that"
+                        );
+                        return Err(StorageError::new(StorageErrorKind::Invalid, message));
+                    }
                     SourceUrl::Http(_) => {
                         let how = "eyas only reads from http; write to a path, s3://bucket/key or \
                                    eyas:///path";
@@ -393,6 +446,7 @@ impl Storage {
                 let _turn = self.whole(&place, id, Operation::Read, size_bytes).await;
                 self.0.remote.read(spec, into, &self.0.limits).await
             }
+            SourceUrl::Named(_) => return Err(names_a_file(&spec.source)),
         };
         Ok(FetchedContent { checksum: checksum?, near_bytes: 0 })
     }
@@ -415,7 +469,7 @@ impl Storage {
         let location = match place {
             SourceUrl::S3 { bucket, .. } => format!("s3://{bucket}"),
             SourceUrl::Http(url) => url.split('/').take(3).collect::<Vec<_>>().join("/"),
-            SourceUrl::File(_) | SourceUrl::Cluster(_) => return None,
+            SourceUrl::File(_) | SourceUrl::Cluster(_) | SourceUrl::Named(_) => return None,
         };
         let [number @ .., _, _, _, _, _, _, _, _] = id;
         let request = TurnRequest {
@@ -426,6 +480,15 @@ impl Storage {
         };
         Some(order.turn(request).await)
     }
+}
+
+/// A name of a file where a place is needed.
+fn names_a_file(url: &Name) -> StorageError {
+    let message = format!(
+        "`{url}` is the name of a file, which only inputs of jobs can be: see its places with \
+         `eyas catalog query`"
+    );
+    StorageError::new(StorageErrorKind::Invalid, message)
 }
 
 /// Content that was fetched into a store.

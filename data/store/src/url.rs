@@ -5,6 +5,7 @@ use std::path::Path;
 
 use eyas_types::dfs::FileName;
 use eyas_types::name::scheme_of;
+use eyas_types::named::check_name;
 use eyas_types::object::is_kept_name;
 use eyas_types::s3::bucket_and_key;
 use eyas_types::{Name, shown};
@@ -23,6 +24,8 @@ pub(crate) enum SourceUrl<'a> {
     S3 { bucket: &'a str, key: &'a str },
     /// The name of a file of the cluster.
     Cluster(&'a str),
+    /// The name of a file that has several places.
+    Named(&'a str),
 }
 
 impl<'a> SourceUrl<'a> {
@@ -50,6 +53,10 @@ impl<'a> SourceUrl<'a> {
                     .map_err(|problem| invalid(url, &problem.to_string()))?;
                 Ok(SourceUrl::S3 { bucket, key })
             }
+            b"lfn" => {
+                check_name(&Name::from(rest)).map_err(|why| invalid(url, &format!(": {why}")))?;
+                Ok(SourceUrl::Named(text_of(rest)?))
+            }
             b"eyas" if is_kept_name(url) => Err(StorageError::new(
                 StorageErrorKind::NotFound,
                 format!(
@@ -65,7 +72,7 @@ impl<'a> SourceUrl<'a> {
                 Ok(SourceUrl::Cluster(name))
             }
             _ => wrong(
-                "has a scheme that eyas cannot read: there are file, http, https, s3 and eyas",
+                "has a scheme that eyas cannot read: there are file, http, https, s3, eyas and lfn",
             ),
         }
     }
@@ -98,7 +105,7 @@ pub fn url_of(path_or_url: &(impl AsRef<[u8]> + ?Sized)) -> Result<Name, Storage
         Name::from(given)
     } else {
         let what = "is a relative path, which another node would look for elsewhere: write the \
-                    absolute path, or a file, http, https, s3 or eyas URL";
+                    absolute path, or a file, http, https, s3, eyas or lfn URL";
         return Err(invalid(given, what));
     };
     SourceUrl::of(&url)?;
@@ -125,6 +132,7 @@ mod tests {
             ("s3://b/k/l", "s3://b/k/l"),
             ("s3://b.c-d_e/.../..k/k.", "s3://b.c-d_e/.../..k/k."),
             ("eyas:///data/a b.csv", "eyas:///data/a b.csv"),
+            ("lfn://survey/a.fits", "lfn://survey/a.fits"),
             ("/a://b", "file:///a://b"),
         ] {
             assert_eq!(url_of(given).unwrap(), url);
@@ -149,6 +157,8 @@ mod tests {
             ("s3://me@bucket/k", "names no bucket"),
             ("http:///x", "host"),
             ("/a\0b", "zero byte"),
+            ("lfn://", "cannot be the name"),
+            ("lfn://a b", "cannot be the name"),
             ("eyas:///", "it is empty"),
             ("eyas:///a/../b", "are not resolved"),
         ] {

@@ -19,7 +19,8 @@ pub struct PeerError {
 /// Kinds of [`PeerError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerErrorKind {
-    /// The peer does not have the object: the hint was wrong, or is out of date.
+    /// The peer does not have the object: the hint was wrong, or is out of date. Or it relays
+    /// other content than is registered, which it has not read to its end.
     NotHere,
     /// The peer has too many connections.
     Busy,
@@ -50,10 +51,10 @@ impl PeerError {
 
 impl From<StoreError> for PeerError {
     fn from(error: StoreError) -> Self {
-        let kind = if error.kind == StoreErrorKind::Full {
-            PeerErrorKind::Full
-        } else {
-            PeerErrorKind::Local
+        let kind = match error.kind {
+            StoreErrorKind::Full => PeerErrorKind::Full,
+            StoreErrorKind::WrongContent => PeerErrorKind::NotHere,
+            _ => PeerErrorKind::Local,
         };
         PeerError { kind, message: error.message }
     }

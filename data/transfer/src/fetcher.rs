@@ -9,7 +9,9 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use eyas_store::{Incoming, ObjectStore, Presence, Storage, StoreError, StoreErrorKind};
+use eyas_store::{
+    Incoming, ObjectStore, PlacesOfFile, Presence, Storage, StoreError, StoreErrorKind,
+};
 use eyas_types::{FileMode, ObjectId, ObjectSpec};
 use tokio::sync::watch;
 
@@ -89,6 +91,19 @@ impl Fetcher {
         spec: &ObjectSpec,
         holders: &[PeerHolder],
     ) -> Result<FetchedObject, FetchError> {
+        self.fetch_from(spec, holders, PlacesOfFile::untold(Vec::new())).await
+    }
+
+    /// The same, for an object whose source is the name of a file with these places.
+    ///
+    /// # Errors
+    /// As [`fetch`](Self::fetch).
+    pub async fn fetch_from(
+        &self,
+        spec: &ObjectSpec,
+        holders: &[PeerHolder],
+        places: PlacesOfFile,
+    ) -> Result<FetchedObject, FetchError> {
         let id = spec.id();
         if let Some(here) = self.0.here(id, spec.mode) {
             return here;
@@ -101,7 +116,7 @@ impl Fetcher {
                 let (inner, spec, holders) = (self.0.clone(), spec.clone(), holders.to_vec());
                 tokio::spawn(async move {
                     let _under_way = UnderWay { inner: &inner, id };
-                    let result = inner.fetch(id, &spec, &holders).await;
+                    let result = inner.fetch(id, &spec, &holders, &places).await;
                     drop(_under_way);
                     tell.send_replace(Some(result));
                 });
@@ -145,7 +160,13 @@ impl Inner {
         Some(Ok(FetchedObject { from: FetchSource::Local, bytes: size_bytes, near_bytes: 0 }))
     }
 
-    async fn fetch(&self, id: ObjectId, spec: &ObjectSpec, holders: &[PeerHolder]) -> FetchResult {
+    async fn fetch(
+        &self,
+        id: ObjectId,
+        spec: &ObjectSpec,
+        holders: &[PeerHolder],
+        places: &PlacesOfFile,
+    ) -> FetchResult {
         if self.store.presence(id) == Presence::Unverified {
             let store = self.store.clone();
             blocking(move || store.verify(id)).await?;
@@ -199,14 +220,15 @@ impl Inner {
                         to_try.push_back((holder, true));
                     }
                     tried.push(error.message);
-                    into = match rest {
+                    // A relay that stops may have read a place with other content.
+                    into = match rest.filter(|_| !spec.is_named()) {
                         Some(rest) => rest,
                         None => self.begin(id, spec).await?,
                     };
                 }
             }
         }
-        self.fetch_from_storage(spec, into, &tried).await
+        self.fetch_from_storage(spec, into, places, &tried).await
     }
 
     /// Fetches an object, or the rest of it, from persistent storage, after holders have failed
@@ -215,9 +237,17 @@ impl Inner {
         &self,
         spec: &ObjectSpec,
         into: Incoming,
+        places: &PlacesOfFile,
         tried: &[String],
     ) -> FetchResult {
-        match self.storage.fetch(spec, into).await {
+        let fetched = if spec.is_named() {
+            let id = into.id();
+            drop(into);
+            self.storage.fetch_named(spec, places, (&self.store, id)).await
+        } else {
+            self.storage.fetch(spec, into).await
+        };
+        match fetched {
             Ok(content) => Ok(FetchedObject {
                 from: FetchSource::Persistent,
                 bytes: spec.size_bytes(),
@@ -234,8 +264,8 @@ impl Inner {
     }
 
     async fn begin(&self, id: ObjectId, spec: &ObjectSpec) -> Result<Incoming, StoreError> {
-        let (store, bytes, mode) = (self.store.clone(), spec.size_bytes(), spec.mode);
-        blocking(move || store.begin(id, bytes, mode)).await
+        let (store, spec) = (self.store.clone(), spec.clone());
+        blocking(move || store.begin_object(id, &spec)).await
     }
 
     /// The holders to try, the one with the shortest estimated time first. Estimates within a

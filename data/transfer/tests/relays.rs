@@ -8,12 +8,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use cluster::{DEADLINE, ID, Node, content, holder, keys, limits, source};
-use eyas_store::{Emulation, Limiter, PIECE_BYTES, Storage};
+use eyas_store::{
+    Emulation, Limiter, Limits, PIECE_BYTES, PlacesOfFile, Presence, Storage, StoreErrorKind,
+};
 use eyas_transfer::{
     FetchError, FetchSource, FetchedObject, Fetcher, PeerErrorKind, PeerHolder, PeerLimits,
     PeerServer,
 };
-use eyas_types::{FileMode, ObjectSpec};
+use eyas_types::{FileMode, NamedFile, ObjectSpec, Sha256};
 use tokio::task::JoinHandle;
 
 const BYTES: usize = 4_000_000;
@@ -261,4 +263,30 @@ fn pass(
         let _ = client.shutdown(std::net::Shutdown::Both);
     });
     addr
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_relay_reads_from_a_place_that_lies_is_never_published() {
+    let (there, here) = (Node::new(), Node::new());
+    let right = content(BYTES);
+    let path = here.dir.path().join("right");
+    std::fs::write(&path, &right).unwrap();
+    let sum = ring::digest::digest(&ring::digest::SHA256, &right);
+    let sha256 = Some(Sha256(sum.as_ref().try_into().unwrap()));
+    let file = NamedFile { places: Vec::new(), size_bytes: None, sha256, registered_us: 1 };
+    let spec = file.object(b"a", BYTES as u64);
+    // The relay receives other content of the same size, and notices it at the end.
+    let mut arriving = there.store.begin_object(spec.id(), &spec).unwrap();
+    arriving.write(&vec![7; BYTES - 1]).unwrap();
+    let fetcher =
+        Fetcher::new(here.store.clone(), Storage::new(Limits::default()), here.peers.clone());
+    let places = PlacesOfFile::untold(vec![format!("file://{}", path.display()).into()]);
+    let (wanted, from) = (spec.clone(), relay(&there));
+    let fetched = tokio::spawn(async move { fetcher.fetch_from(&wanted, &[from], places).await });
+    wait_past(&here, &spec, 0).await;
+    arriving.write(&[7]).unwrap();
+    assert_eq!(arriving.commit().unwrap_err().kind, StoreErrorKind::WrongContent);
+    assert_eq!(fetched.await.unwrap().unwrap().from, FetchSource::Persistent);
+    assert_eq!(here.get(spec.id()), right);
+    assert_eq!(there.store.presence(spec.id()), Presence::Absent);
 }

@@ -102,6 +102,7 @@ experiments! {
     headline: "headline.py", has_testbed();
     map: "map_blocks.py", true;
     memory_tier: "memory_tier.py", has_testbed();
+    mirrors: "mirrors.py", true;
     mount: "mounted_files.py", can_mount();
     overlap: "overlap.sh", true;
     #[ignore = "downloads Nextflow and Snakemake, and needs Slurm: make soak"]

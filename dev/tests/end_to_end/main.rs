@@ -62,6 +62,7 @@ mod name_space_copy;
 mod name_space_kept;
 mod name_space_parts;
 mod name_space_register;
+mod named_files;
 mod network;
 mod node_ends;
 mod outputs;

@@ -243,3 +243,37 @@ fn a_job_in_its_own_cluster_that_no_node_matches_says_so() {
     run("node.labels.site == 'b'").exits(1).says(&["no executor matches the requirements"]);
     run("node.labels.site == 'a'").exits(0);
 }
+
+#[test]
+fn the_estimate_of_location_counts_beside_a_rank() {
+    let slow = ["--emulate", "storage=2MB/s,link=2MB/s"];
+    let node = |label: &'static str| [&["--label", label][..], &slow].concat();
+    let cluster = Cluster::start(&[&node("on=1"), &node("on=2")]);
+    for (name, bytes) in [("first", 500_000), ("one", 4_000_000), ("other", 4_000_000)] {
+        cluster.write(name, vec![b'x'; bytes]);
+    }
+    let read_on = |node: u32, name: &str| {
+        let on = format!("node.labels.on == '{node}'");
+        let words = ["run", "--report", "none", "--requirements", &on, "-i", name, "--", "true"];
+        cluster.run(&words).exits(0);
+    };
+    // Both nodes have measured what a fetch takes, and the first has the large files.
+    read_on(1, "first");
+    read_on(2, "first");
+    read_on(1, "one");
+    read_on(1, "other");
+    // The other node has a rank that is higher by 1, and would fetch a file for about 2 s.
+    let job = |file: &str, weight: &str| {
+        format!(
+            "[[task]]\nrank = \"node.labels.on == '2' ? 1 : 0\"\n{weight}\ninputs = [\"{file}\"]\n\
+             command = [\"true\"]\n"
+        )
+    };
+    for (file, weight, on) in [("one", "", "n1"), ("other", "location_weight = 0", "n2")] {
+        cluster.write("job.toml", job(file, weight));
+        cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
+        let jobs = cluster.ask(&["job", "list"], "jobs");
+        let job = jobs.as_array().unwrap().last().unwrap()["job"].to_string();
+        assert_eq!(cluster.task(&format!("{job}.0"))["executor"], on, "{file}");
+    }
+}

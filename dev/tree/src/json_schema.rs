@@ -18,6 +18,7 @@ const ANSWERS: &[(&str, &[&str])] = &[
     ("jobs", &["Vec<JobView>", "u64"]),
     ("keys", &["Vec<KeyView>"]),
     ("done", &["bool"]),
+    ("names", &["Vec<NamedFileView>", "u64"]),
     ("next", &["Option<u64>"]),
     ("objects", &["Vec<ObjectView>", "u64"]),
     ("pools", &["Vec<PoolView>"]),
@@ -40,7 +41,8 @@ fn leaf(kind: &str) -> Option<Value> {
         "i32" | "i64" => json!({ "type": "integer" }),
         "f32" | "f64" => json!({ "type": "number" }),
         "bool" => json!({ "type": "boolean" }),
-        "String" | "FileName" | "TaskId" | "ObjectId" | "ExecutorId" | "SocketAddr" | "Format" => {
+        "String" | "FileName" | "TaskId" | "ObjectId" | "ExecutorId" | "SocketAddr" | "Format"
+        | "Sha256" => {
             json!({ "type": "string" })
         }
         "Labels" => json!({ "type": "object", "additionalProperties": { "type": "string" } }),

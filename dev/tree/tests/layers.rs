@@ -38,6 +38,7 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-coordinator", "eyas-session", "agents dial the coordinator, and each other"),
     ("eyas-coordinator", "eyas-panics", "waits for tasks that may panic"),
     ("eyas-store", "eyas-types", "objects and their versions"),
+    ("eyas-store", "eyas-reading", "the decider of the order in which places are read"),
     ("eyas-proxy", "eyas-session", "reads requests; its port has the admission of every listener"),
     ("eyas-transfer", "eyas-types", "objects and their ids"),
     (

@@ -73,7 +73,7 @@ pub(crate) enum Command {
     /// Request nodes from a batch system when tasks wait
     #[command(subcommand)]
     Pool(Box<pool::PoolCommand>),
-    /// Show which executors hold an object
+    /// Show which executors hold an object; keep names of files
     #[command(subcommand)]
     Catalog(catalog::CatalogCommand),
     /// Copy objects to executors before tasks need them

@@ -4,8 +4,8 @@ use eyas_client::types::shown::{MAX_QUOTED_CHARS, shortened, with_short_quotes};
 use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
 use eyas_client::types::{Name, shown};
 use eyas_client::view::{
-    EventView, ExecutorView, Explanation, FailureView, JobState, JobView, ObjectView,
-    SCHEMA_VERSION, TaskView,
+    EventView, ExecutorView, Explanation, FailureView, JobState, JobView, NamedFileView,
+    ObjectView, SCHEMA_VERSION, TaskView,
 };
 use eyas_client::{WatchEvent, name_of_user};
 use serde::ser::SerializeMap;
@@ -237,6 +237,30 @@ pub(crate) fn objects(objects: &[ObjectView]) -> Result<(), CliError> {
             names(&object.receivers),
             object.source.as_ref().map(Name::to_string).unwrap_or_default(),
         ]);
+    }
+    table.print()
+}
+
+pub(crate) fn names(names: &[NamedFileView]) -> Result<(), CliError> {
+    let mut table = Table::new(&["NAME", "SIZE", "SHA-256", "PLACE", "PASSED OVER"]);
+    for file in names {
+        let mut own = [
+            file.name.to_string(),
+            file.size_bytes.map_or_else(|| "-".into(), format_bytes),
+            // The first digits tell contents apart; JSON has all.
+            file.sha256.map_or_else(|| "-".into(), |sum| sum.to_string()[..12].to_owned()),
+        ];
+        for place in &file.places {
+            let passed_over = place.passed_over.as_ref().map_or_else(
+                || "-".into(),
+                |last| {
+                    let why = format!("{}: {}", last.executor, last.why);
+                    shortened(&why, MAX_QUOTED_CHARS).into_owned()
+                },
+            );
+            let [name, size, sum] = std::mem::take(&mut own);
+            table.row(vec![name, size, sum, place.url.to_string(), passed_over]);
+        }
     }
     table.print()
 }

@@ -8,12 +8,14 @@ use eyas_files::{DfsClient, NearNode};
 use eyas_session::{Access, FrameReader, Session, SessionError, dial};
 use eyas_transfer::Peers;
 use eyas_types::dfs::NodeId;
-use eyas_types::{Input, InputFrom, JobId, TaskId, TaskItem, TaskTemplate};
-use eyas_wire::client::{FromClient, PushRequest, SUBMISSION_PART, TaskResult, ToClient};
+use eyas_types::{Input, InputFrom, JobId, Name, TaskId, TaskItem, TaskTemplate};
+use eyas_wire::client::{
+    FromClient, NAMES_PART, NamesQuery, PushRequest, SUBMISSION_PART, TaskResult, ToClient,
+};
 use eyas_wire::printed::{MINOR_OF_PRINTED, Printed, PrintedPosition};
 use eyas_wire::view::graph::JobGraph;
-use eyas_wire::view::{FailureView, JobView, PushView, TaskView};
-use eyas_wire::{MINOR_OF_DERIVED, MINOR_OF_FAILURES, Role};
+use eyas_wire::view::{FailureView, JobView, NamedFileView, PushView, TaskView};
+use eyas_wire::{MINOR_OF_DERIVED, MINOR_OF_FAILURES, MINOR_OF_NAMES, Role};
 
 use crate::client_error::ClientError;
 use crate::draft::{Draft, DraftTasks, SubmitProgress};
@@ -195,6 +197,58 @@ impl Client {
         match self.ask_again(FromClient::Printed { task, from }, patience, see).await? {
             ToClient::Printed(printed) => Ok(*printed),
             _ => Err(ClientError::Unexpected),
+        }
+    }
+
+    /// Asks for names of files.
+    async fn names(&mut self, query: NamesQuery) -> Result<Vec<NamedFileView>, ClientError> {
+        self.check_names()?;
+        match self.ask(FromClient::Names(query)).await? {
+            ToClient::Names(names) => Ok(names),
+            _ => Err(ClientError::Unexpected),
+        }
+    }
+
+    pub(crate) fn check_names(&self) -> Result<(), ClientError> {
+        match self.session.minor >= MINOR_OF_NAMES {
+            true => Ok(()),
+            false => Err(ClientError::Earlier { what: "keep names of files" }),
+        }
+    }
+
+    /// The files with these names that are registered, in the order of the names.
+    ///
+    /// # Errors
+    /// If the dispatcher refuses the request or is of an earlier version, or the connection ends.
+    pub async fn look_up_names(
+        &mut self,
+        names: &[Name],
+    ) -> Result<Vec<NamedFileView>, ClientError> {
+        let mut found = Vec::new();
+        for part in names.chunks(NAMES_PART) {
+            found.extend(self.names(NamesQuery::These(part.to_vec())).await?);
+        }
+        Ok(found)
+    }
+
+    /// The files whose names begin with `prefix`, a part at a time, in their order.
+    ///
+    /// # Errors
+    /// As [`look_up_names`](Self::look_up_names).
+    pub(crate) async fn each_name_part(
+        &mut self,
+        prefix: &Name,
+        mut see: impl FnMut(Vec<NamedFileView>),
+    ) -> Result<(), ClientError> {
+        let mut last = Name::default();
+        loop {
+            let part = self.names(NamesQuery::After { prefix: prefix.clone(), last }).await?;
+            let is_last = part.len() < NAMES_PART;
+            last = part.last().map(|file| file.name.clone()).unwrap_or_default();
+            see(part);
+            if is_last {
+                return Ok(());
+            }
         }
     }
 

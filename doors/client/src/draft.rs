@@ -18,7 +18,7 @@ use eyas_types::{
 use thiserror::Error;
 
 use crate::clusters::Cluster;
-use crate::draft_files::files_storage;
+use crate::draft_files::{ClusterNames, files_storage};
 use crate::globs::find;
 use crate::kept::KeptOutputs;
 use crate::kept_error::KeptError;
@@ -230,11 +230,12 @@ impl Draft {
         self
     }
 
-    /// Gives the draft access to the files of a cluster, `eyas:///PATH`, and to kept outputs,
-    /// `eyas://JOB/TASK/FILE`.
+    /// Gives the draft access to the files of a cluster, `eyas:///PATH`, to kept outputs,
+    /// `eyas://JOB/TASK/FILE`, and to files with names, `lfn://NAME`.
     pub fn on_cluster(mut self, cluster: &Cluster) -> Self {
         self.kept.on_cluster(cluster);
         self.storage.provide_files(Arc::new(files_storage(cluster.clone())));
+        self.storage.provide_names(Arc::new(ClusterNames::of(cluster.clone())));
         self
     }
 

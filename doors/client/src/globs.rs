@@ -5,6 +5,7 @@ use eyas_files::{DfsClient, FilesErrorKind};
 use eyas_store::{Glob, GlobError, Storage, StorageErrorKind};
 use eyas_types::Name;
 use eyas_types::dfs::{FileName, FileNameError};
+use eyas_types::named::NAMED;
 use thiserror::Error;
 
 use crate::client_error::ClientError;
@@ -20,7 +21,7 @@ fn is_special(byte: &u8) -> bool {
 }
 
 /// The part of a pattern before its first special character.
-fn literal_prefix(pattern: &[u8]) -> &[u8] {
+pub(crate) fn literal_prefix(pattern: &[u8]) -> &[u8] {
     &pattern[..pattern.iter().position(is_special).unwrap_or(pattern.len())]
 }
 
@@ -34,7 +35,8 @@ pub(crate) async fn find(
     name: &Name,
     pattern: &Name,
 ) -> Result<Vec<Name>, SourceError> {
-    if (pattern.starts_with(b"s3://") || pattern.starts_with(b"eyas:///")) && is_pattern(pattern) {
+    let is_listed = [&b"s3://"[..], b"eyas:///", NAMED.as_bytes()];
+    if is_listed.iter().any(|scheme| pattern.starts_with(scheme)) && is_pattern(pattern) {
         return find_objects(storage, name, pattern).await;
     }
     let (name, sought) = (name.clone(), pattern.clone());

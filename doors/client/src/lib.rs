@@ -36,6 +36,7 @@ mod jobfile;
 mod kept;
 mod kept_error;
 mod map;
+mod names;
 mod near;
 mod output_file;
 mod ranges;
@@ -68,6 +69,7 @@ pub use map::{
     PipelineError, PolicyTextError, Reduce, ReduceTask, RunOptions, Shuffle, TaskFailures,
     WorkError, map_worker, parse_policy, reduce_worker,
 };
+pub use names::{FileNamesError, change_names, find_names};
 pub use near::NearFile;
 pub use output_file::OutputFileError;
 pub use ranges::{check_range, product};

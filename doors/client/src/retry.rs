@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::client::Client;
 use crate::client_error::ClientError;
 use crate::clusters::Cluster;
-use crate::draft_files::files_storage;
+use crate::draft_files::{ClusterNames, files_storage};
 
 /// Sources that are looked at together; others wait.
 const LOOKED_AT_TOGETHER: usize = 32;
@@ -50,6 +50,7 @@ impl Client {
         }
         let storage = Storage::new(Limits::default());
         storage.provide_files(Arc::new(files_storage(cluster.clone())));
+        storage.provide_names(Arc::new(ClusterNames::of(cluster.clone())));
         // A file is looked at once, however many of its parts are read.
         let mut sources = BTreeMap::<Name, Vec<(u32, ObjectSpec)>>::new();
         for (place, object) in inputs {

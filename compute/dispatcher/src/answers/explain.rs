@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use eyas_jobs::{Job, MAX_INTERRUPTIONS, Phase, RetainedOutput};
 use eyas_sched::{Mismatch, WaitReason};
-use eyas_types::{Estimate, ExecutorId, Name, Need, ObjectId, TaskId, units};
+use eyas_types::{Estimate, ExecutorId, Name, Need, ObjectId, ObjectSpec, TaskId, units};
 use eyas_wire::view::{Explanation, TaskView};
 
 use super::{MAX_NAMES, ResultReader, Views, check_task};
@@ -94,7 +94,28 @@ impl Explainer<'_> {
         } else {
             because.extend(self.why_not_scheduled(job, task, &view));
         }
+        because.extend(self.about_places(job, task.index));
         Ok(Explanation { task: view, because, inputs })
+    }
+
+    /// Which places of the task's named inputs were passed over, and which inputs have none.
+    fn about_places(&self, job: &Job, index: u32) -> Vec<String> {
+        let has_ended = job.tasks[index as usize].phase.has_ended();
+        let item = job.spec.items.get(index);
+        let objects = job.inputs_with_ids(&item).filter_map(|(_, object)| object);
+        let named = objects.map(|(_, object)| object).filter(|object| object.is_named());
+        let about = |object: &ObjectSpec| {
+            let source = &object.source;
+            let lacks = !has_ended && self.names.places_of(object).is_empty();
+            let none = lacks.then(|| {
+                format!(
+                    "`{source}` has no place with the content that the job was submitted with; \
+                     only replicas of it on executors can be read."
+                )
+            });
+            self.names.failures(source).into_iter().chain(none)
+        };
+        named.take(MAX_INPUTS_SHOWN).flat_map(about).take(MAX_NAMES).collect()
     }
 
     fn why_waiting(&self, reason: &WaitReason, need: &Need) -> String {

@@ -10,6 +10,7 @@ use super::shown::{command_of, item_text};
 use super::{MAX_BYTES_SHOWN, MAX_NAMES, MAX_TASKS_SHOWN, ResultReader, check_task};
 use crate::durable_replies::JobProgress;
 use crate::executors::{ConnectedExecutor, ConnectedExecutors};
+use crate::names::NamedFiles;
 use crate::pools::CorePools;
 use crate::records::JobRecords;
 use crate::service::answer::{Answer, ServiceError, TaskQuery};
@@ -23,6 +24,7 @@ pub(crate) struct Views<'a> {
     pub executors: &'a ConnectedExecutors,
     pub pools: &'a CorePools,
     pub records: &'a JobRecords,
+    pub names: &'a NamedFiles,
     /// Name of the policy of placement.
     pub policy: &'a str,
 }

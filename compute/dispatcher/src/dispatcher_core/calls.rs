@@ -34,6 +34,7 @@ impl DispatcherCore {
             executors: &self.executors,
             pools: &self.pools,
             records: &self.records,
+            names: &self.names,
             policy: &self.policy,
         }
     }

@@ -7,14 +7,15 @@ use eyas_dispatch::{Effect, PlacementInputs};
 use eyas_jobs::{self as jobs, Jobs, JobsAction};
 use eyas_sched::{Event, Hint, PlacementCommand, Scheduler};
 use eyas_types::outcome::FailureKind;
-use eyas_types::{ExecutorId, Input, JobId, ObjectId, ObjectSpec, Outcome, TaskId};
+use eyas_types::{ExecutorId, Input, JobId, Name, ObjectId, ObjectSpec, Outcome, TaskId};
 use eyas_wire::client::TaskResult;
 use eyas_wire::executor::{AssignedInput, Assignment, INPUTS_PART, PeerHint, ToExecutor};
-use eyas_wire::{MINOR_OF_DERIVED, MINOR_OF_FAILURES};
+use eyas_wire::{MINOR_OF_DERIVED, MINOR_OF_FAILURES, MINOR_OF_NAMES};
 
 use super::DispatcherCore;
 use crate::answers::ResultReader;
 use crate::events::NewEvent;
+use crate::names::PlacesForReader;
 use crate::outgoing::{AssignmentInParts, AssignmentPart};
 use crate::service::deliveries::JobDelivery;
 
@@ -238,8 +239,12 @@ impl DispatcherCore {
             )
         });
         let mut inputs = inputs.collect::<Vec<_>>().into_iter();
+        let places = self.send_places(executor, inputs.as_mut_slice());
         let template = item.template;
         self.send_template(executor, task.job, template);
+        if let Some(places) = places {
+            self.executors.send(executor, places);
+        }
         while inputs.len() > INPUTS_PART {
             let part = inputs.by_ref().take(INPUTS_PART).collect();
             self.executors.send(executor, ToExecutor::Inputs(part));
@@ -249,20 +254,62 @@ impl DispatcherCore {
         self.executors.send(executor, ToExecutor::Assign(assignment));
     }
 
+    /// The message with the places of named inputs for an executor, if there are any.
+    fn send_places(
+        &mut self,
+        executor: ExecutorId,
+        inputs: &mut [AssignedInput],
+    ) -> Option<ToExecutor> {
+        let mut places = Vec::new();
+        for input in inputs.iter_mut().filter(|input| input.object.is_named()) {
+            let found = self.named_places(executor, &input.object, &mut input.holders);
+            places.push((input.object.source.clone(), found));
+        }
+        (!places.is_empty()).then_some(ToExecutor::Places(places))
+    }
+
+    /// The places of a named object, as an executor reads them. If another node has the file on
+    /// its own disk and no executor holds it, an executor there puts it into its store, and relays
+    /// it.
+    fn named_places(
+        &mut self,
+        reader: ExecutorId,
+        object: &ObjectSpec,
+        holders: &mut Vec<PeerHint>,
+    ) -> Vec<Name> {
+        let PlacesForReader { places, on_disk_of } =
+            self.names.places_for(reader, object, &self.executors);
+        if let Some((owner, place)) = on_disk_of.filter(|_| self.caching && holders.is_empty()) {
+            if self.own_disk_reads.insert((owner, object.id())) {
+                let (object, places) = (object.clone(), vec![place]);
+                let message = ToExecutor::HoldNamed { object, holders: Vec::new(), places };
+                self.executors.send(owner, message);
+            }
+            let relay = eyas_sched::Holder { executor: owner, is_relay: true, others: 0 };
+            *holders = self.executors.where_to_ask(&[relay]);
+        }
+        places
+    }
+
     /// What the task needs and the executor lacks, because it is of an earlier version.
     fn lacking(&self, executor: ExecutorId, task: TaskId) -> Option<&'static str> {
         let minor = self.executors.get(executor)?.minor;
-        if minor >= MINOR_OF_DERIVED {
+        if minor >= MINOR_OF_NAMES {
             return None;
         }
-        let spec = &self.jobs.get(task.job)?.spec;
+        let job = self.jobs.get(task.job)?;
+        let spec = &job.spec;
         let item = spec.items.get(task.index);
         let template = &spec.templates[usize::from(item.template)];
         let mut inputs = template.inputs.iter().chain(&item.inputs);
         if minor < MINOR_OF_FAILURES && template.delivers_after_failure() {
             return Some("deliver outputs of failed tasks");
         }
-        inputs.any(Input::is_derived).then_some("decompress or prepare inputs")
+        if minor < MINOR_OF_DERIVED && inputs.any(Input::is_derived) {
+            return Some("decompress or prepare inputs");
+        }
+        let mut objects = job.inputs_with_ids(&item).filter_map(|(_, object)| object);
+        objects.any(|(_, object)| object.is_named()).then_some("read inputs by names (lfn://)")
     }
 
     /// Assigns a task with very many inputs, which are sent in later turns.
@@ -337,6 +384,7 @@ impl DispatcherCore {
         });
         let part: Vec<_> = rest.by_ref().take(INPUTS_PART).collect();
         let is_last = rest.next().is_none();
+        drop(rest);
         let ids: Vec<_> = part.iter().map(|(_, (id, object))| (*id, object.size_bytes())).collect();
         let hints = self.scheduler.hints_of_part(executor, assignment.task, &ids);
         let mut hints = hints.iter().peekable();
@@ -348,7 +396,9 @@ impl DispatcherCore {
                 hint.map_or(Vec::new(), |hint| self.executors.where_to_ask(&hint.holders)),
             )
         });
-        Some((executor, AssignmentPart { template, inputs: inputs.collect(), is_last }))
+        let mut inputs: Vec<_> = inputs.collect();
+        let places = self.send_places(executor, &mut inputs);
+        Some((executor, AssignmentPart { template, places, inputs, is_last }))
     }
 
     /// Tells an executor to hold an object that is kept or pushed.
@@ -362,8 +412,18 @@ impl DispatcherCore {
         else {
             return;
         };
-        let holders = self.executors.where_to_ask(holders);
-        self.executors.send(executor, ToExecutor::Hold { object: spec, holders });
+        // From now on, the scheduler has ordered it.
+        self.own_disk_reads.remove(&(executor, object));
+        let mut holders = self.executors.where_to_ask(holders);
+        let knows_names =
+            self.executors.get(executor).is_some_and(|entry| entry.minor >= MINOR_OF_NAMES);
+        let message = if spec.is_named() && knows_names {
+            let places = self.named_places(executor, &spec, &mut holders);
+            ToExecutor::HoldNamed { object: spec, holders, places }
+        } else {
+            ToExecutor::Hold { object: spec, holders }
+        };
+        self.executors.send(executor, message);
     }
 
     /// Reports the objects that others still fetch from leaving executors. An executor without such

@@ -29,7 +29,8 @@ use super::*;
 use crate::answers::changes;
 use crate::journal::{Journal, JournalOptions};
 use crate::keys::Keys;
-use crate::log::RecordNumber;
+use crate::log::{Log, RecordNumber};
+use crate::names::NamedFiles;
 use crate::service::{
     Answer, Caller, CheckedJob, DispatcherHandle, Service, ServiceError, TaskQuery,
 };
@@ -37,6 +38,7 @@ use crate::service::{
 mod failing;
 mod following;
 mod interrupted;
+mod named;
 mod parts;
 mod service;
 
@@ -62,14 +64,15 @@ fn core_in(folder: &TempDir) -> (DispatcherCore, std_mpsc::Receiver<RecordNumber
             .unwrap();
     let config =
         eyas_sched::Config { policy: PlacementPolicy::FirstAvailable, ..Default::default() };
-    let (scheduler, log) = (Scheduler::new(config), Arc::new(journal));
+    let (scheduler, log): (_, Arc<dyn Log>) = (Scheduler::new(config), Arc::new(journal));
     let config = CoreConfig {
         policy: "fa".into(),
         caching: false,
         heartbeat: Duration::from_secs(3),
         processes: Vec::new(),
     };
-    let mut core = DispatcherCore::new(config, scheduler, log);
+    let names = Arc::new(NamedFiles::open(log.clone()).unwrap());
+    let mut core = DispatcherCore::new(config, scheduler, log, names);
     core.recover().unwrap();
     (core, durable)
 }
@@ -95,6 +98,7 @@ fn handle_of(
             log: core.records.log().clone(),
             keys,
             pools,
+            names: core.names.clone(),
             events: core.replies.events(),
         },
         calls,

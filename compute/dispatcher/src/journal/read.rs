@@ -4,7 +4,7 @@ use std::iter::Peekable;
 use std::ops::Range;
 
 use eyas_jobs::{Entry, JobSpec, JobSummary, Replay};
-use eyas_types::JobId;
+use eyas_types::{JobId, Name, NamedFile};
 use redb::{ReadableDatabase, ReadableTable, StorageError};
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use super::Journal;
 use super::error::JournalProblem;
 use super::output::OutputRange;
 use super::tables::{
-    CHUNKS, CURRENT, ENTRIES, HALTS, JOBS, RESULTS, SNAPSHOTS, STORED, SUMMARIES, read_parts,
+    CHUNKS, CURRENT, ENTRIES, HALTS, JOBS, NAMES, RESULTS, SNAPSHOTS, STORED, SUMMARIES, read_parts,
 };
 use crate::expressions::compile;
 use crate::log::OutputDetail;
@@ -47,6 +47,21 @@ impl Journal {
                 .transpose()
                 .map_err(|source| JournalProblem::Undecodable { what: what(), source })?;
             found.push((JobId(job), summary.filter(|summary| !summary.must_be_loaded)));
+        }
+        Ok(found)
+    }
+
+    pub(super) fn read_names(&self) -> Result<Vec<(Name, NamedFile)>, JournalProblem> {
+        let table = self.database.begin_read()?.open_table(NAMES)?;
+        let mut found = Vec::new();
+        for row in table.iter()? {
+            let (name, file) = row?;
+            let name = Name::from(name.value());
+            let decoded = postcard::from_bytes(file.value());
+            let what = || format!("the places of `{name}`");
+            let file =
+                decoded.map_err(|source| JournalProblem::Undecodable { what: what(), source })?;
+            found.push((name, file));
         }
         Ok(found)
     }

@@ -32,6 +32,8 @@ pub(super) const SUMMARIES: TableDefinition<u32, &[u8]> = TableDefinition::new("
 pub(super) const HALTS: TableDefinition<u32, ()> = TableDefinition::new("halts");
 /// Bytes in each job's file of captured output.
 pub(super) const OUTPUTS: TableDefinition<u32, u64> = TableDefinition::new("outputs");
+/// Names of files, with their places. Journals of earlier versions do not have the table.
+pub(super) const NAMES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("names");
 /// The journal's own format, and which the cluster's file system is.
 pub(super) const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 pub(super) const FILE_SYSTEM: &str = "file_system";
@@ -43,7 +45,7 @@ pub(super) const FORMAT: u64 = 8;
 /// The minor version of the format, which grows when more can be written. A journal of an earlier
 /// one is read as it is.
 #[cfg(test)]
-pub(super) const FORMAT_MINOR: u16 = 2;
+pub(super) const FORMAT_MINOR: u16 = 3;
 /// Bytes of a job or a snapshot in one row.
 pub(super) const PART_BYTES: usize = 1 << 20;
 

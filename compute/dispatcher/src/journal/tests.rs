@@ -577,6 +577,7 @@ fn a_journal_of_version_0_1_is_read() {
 fn a_journal_has_the_formats_that_were_recorded() {
     Formats::default()
         .with::<JobSpec>()
+        .with::<NamedFile>()
         .with::<ObjectSpec>()
         .with::<TaskItem>()
         .with::<(Entry, Vec<OutputRange>)>()

@@ -13,6 +13,7 @@ use thiserror::Error;
 use crate::executors::NoSuchExecutor;
 use crate::journal::JournalError;
 use crate::keys::KeysError;
+use crate::names::NamesError;
 use crate::printed::MAX_QUESTIONS;
 use crate::pushes::PushError;
 use crate::rights::NotAllowed;
@@ -119,6 +120,9 @@ pub enum ServiceError {
     /// The keys may have been changed or not.
     #[error("the keys were not changed; see the dispatcher's log")]
     KeysUnchanged,
+    /// Names of files cannot be changed.
+    #[error(transparent)]
+    Names(#[from] NamesError),
     /// Pools cannot do that.
     #[error(transparent)]
     Pools(#[from] PoolsError),

@@ -9,14 +9,16 @@ use eyas_jobs::NewJob;
 use eyas_pools::PoolsAnswer;
 use eyas_types::access::{KeyId, KeyRole, Principal};
 use eyas_types::course::{JobOwner, MAX_USER_BYTES};
-use eyas_types::{JobId, Name, ObjectId, ObjectSpec, TaskId, TaskResult};
-use eyas_wire::client::{EventPosition, GraphPart, InputsPart, KeptPart, PushRequest, TracePart};
+use eyas_types::{JobId, Name, NameChange, ObjectId, ObjectSpec, TaskId, TaskResult};
+use eyas_wire::client::{
+    EventPosition, GraphPart, InputsPart, KeptPart, NamesQuery, PushRequest, TracePart,
+};
 use eyas_wire::pool::PoolsRequest;
 use eyas_wire::printed::{Printed, PrintedPosition};
 use eyas_wire::trust::SecretText;
 use eyas_wire::view::{
-    ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, ObjectView, PushView,
-    TaskView,
+    ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, NamedFileView, ObjectView,
+    PushView, TaskView,
 };
 use tokio::sync::watch;
 
@@ -32,6 +34,7 @@ use crate::answers::{Explainer, changes, graph};
 use crate::dispatcher_core::DispatcherCore;
 use crate::events::EventStream;
 use crate::keys::{Keys, KeysError};
+use crate::names::NamesError;
 use crate::rights::{RequiredRight, check};
 
 /// Jobs with more [weight](eyas_jobs::JobSpec::weight) are written to the log and prepared before
@@ -252,6 +255,20 @@ impl Service for Caller {
         self.permit(RequiredRight::Read)?
             .ask(move |core| Ok(core.views().objects(object, &source)))
             .await
+    }
+
+    fn names(&self, query: NamesQuery) -> Answer<Vec<NamedFileView>> {
+        Ok(self.permit(RequiredRight::Read)?.names.find(&query))
+    }
+
+    fn may_change_names(&self) -> Answer<()> {
+        self.permit(RequiredRight::Submit).map(drop)
+    }
+
+    async fn change_names(&self, changes: Vec<NameChange>) -> Answer<u64> {
+        let names = self.permit(RequiredRight::Submit)?.names.clone();
+        let changed = tokio::task::spawn_blocking(move || names.change(&changes)).await;
+        Ok(changed.map_err(|_| NamesError::Unchanged)??)
     }
 
     async fn push(&self, request: PushRequest) -> Answer<watch::Receiver<PushView>> {

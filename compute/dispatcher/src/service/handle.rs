@@ -13,6 +13,7 @@ use crate::dispatcher_core::{CoreCall, CoreMessage, DispatcherCore};
 use crate::events::RecentEvents;
 use crate::keys::Keys;
 use crate::log::Log;
+use crate::names::NamedFiles;
 
 /// How often an archived job is read for one question.
 const MAX_READS: usize = 10;
@@ -25,6 +26,7 @@ pub(crate) struct DispatcherHandle {
     pub log: Arc<dyn Log>,
     pub keys: Arc<Keys>,
     pub pools: PoolsHandle,
+    pub names: Arc<NamedFiles>,
     pub events: RecentEvents,
 }
 

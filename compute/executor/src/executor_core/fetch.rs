@@ -1,15 +1,18 @@
 //! Fetches inputs of tasks and objects to be held, and reports how each fetch ended.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use eyas_node::{Event, FetchFailure};
+use eyas_store::PlacesOfFile;
 use eyas_transfer::{FetchError, FetchErrorKind, FetchSource, FetchedObject, Fetcher, PeerHolder};
+use eyas_types::named::name_in;
 use eyas_types::outcome::FailureKind;
-use eyas_types::{ObjectId, ObjectSpec, Origin, TaskId};
+use eyas_types::{Name, ObjectId, ObjectSpec, Origin, TaskId};
 use eyas_wire::executor::{AssignedInput, Assignment, FromExecutor, PeerHint};
 use tokio::task::AbortHandle;
 
-use super::{ActiveFetch, ExecutorCore};
+use super::{ActiveFetch, ExecutorCore, ObjectToHold};
 use crate::task::TaskRunner;
 
 impl ExecutorCore {
@@ -34,11 +37,13 @@ impl ExecutorCore {
 
     /// Starts the fetch of an input of a task, or of an object to be held.
     pub(super) fn fetch(&mut self, object: ObjectId, task: Option<TaskId>) {
-        let (spec, hints) = match task {
+        let wanted = match task {
             Some(task) => {
                 let task = &self.tasks[&task].task;
                 let input = task.input(object).expect("the task needs it");
-                (input.object.clone(), input.holders.clone())
+                let places = task.places.get(&input.object.source).cloned().unwrap_or_default();
+                let (object, holders) = (input.object.clone(), input.holders.clone());
+                ObjectToHold { object, holders, places }
             }
             None => match self.to_hold.get(&object) {
                 Some(held) => held.clone(),
@@ -50,16 +55,18 @@ impl ExecutorCore {
                 }
             },
         };
+        let ObjectToHold { object: spec, holders: hints, places } = wanted;
         let (size_bytes, is_kept) = (spec.size_bytes(), spec.is_kept());
+        let places = self.places_of(&spec, places);
         let (fetcher, runner, core) =
             (self.fetcher.clone(), self.runner.clone(), self.handle.clone());
         let caching = self.caching;
         let fetch = self.runner.movers.spawn(async move {
             let began = Instant::now();
             let result = if caching {
-                fetch_shared(&fetcher, &spec, hints).await
+                fetch_shared(&fetcher, &spec, hints, places).await
             } else {
-                fetch_private(&runner, &spec, object).await
+                fetch_private(&runner, &spec, object, &places).await
             };
             // Without a core the session has ended.
             if let Some(core) = core.upgrade() {
@@ -68,6 +75,18 @@ impl ExecutorCore {
         });
         let abort = Some(fetch.abort_handle());
         self.fetching.insert(object, ActiveFetch { size_bytes, is_kept, abort });
+    }
+
+    /// The places of a named object, and that the dispatcher is told which are passed over.
+    fn places_of(&self, spec: &ObjectSpec, places: Vec<Name>) -> PlacesOfFile {
+        let (core, name) = (self.handle.clone(), name_in(&spec.source).map(Name::from));
+        let passed_over = move |place: &Name, why: &str| {
+            if let (Some(core), Some(name)) = (core.upgrade(), name.clone()) {
+                let (place, why) = (place.clone(), why.to_owned());
+                core.lock().tell_at_once(FromExecutor::PassedOver { name, place, why });
+            }
+        };
+        PlacesOfFile { places, passed_over: Arc::new(passed_over) }
     }
 
     /// A fetch has ended.
@@ -124,6 +143,7 @@ async fn fetch_shared(
     fetcher: &Fetcher,
     spec: &ObjectSpec,
     hints: Vec<PeerHint>,
+    places: PlacesOfFile,
 ) -> Result<Origin, FetchError> {
     let holders = hints.into_iter().map(|PeerHint { transfer, is_relay, others }| PeerHolder {
         addr: transfer.address,
@@ -132,7 +152,7 @@ async fn fetch_shared(
         others,
     });
     let holders: Vec<_> = holders.collect();
-    let FetchedObject { from, near_bytes, .. } = fetcher.fetch(spec, &holders).await?;
+    let FetchedObject { from, near_bytes, .. } = fetcher.fetch_from(spec, &holders, places).await?;
     Ok(match from {
         FetchSource::Local => Origin::Local,
         FetchSource::Peer(_) if spec.is_cluster_file() => Origin::Files { own_bytes: 0 },
@@ -146,9 +166,14 @@ async fn fetch_private(
     runner: &TaskRunner,
     spec: &ObjectSpec,
     id: ObjectId,
+    places: &PlacesOfFile,
 ) -> Result<Origin, FetchError> {
-    let into = runner.store.begin(id, spec.size_bytes(), spec.mode)?;
-    let fetched = runner.storage.fetch(spec, into).await;
+    let fetched = if spec.is_named() {
+        runner.storage.fetch_named(spec, places, (&runner.store, id)).await
+    } else {
+        let into = runner.store.begin(id, spec.size_bytes(), spec.mode)?;
+        runner.storage.fetch(spec, into).await
+    };
     let fetched = fetched.map_err(|e| FetchError { kind: e.kind.into(), message: e.message })?;
     Ok(from_storage(spec, fetched.near_bytes))
 }

@@ -4,15 +4,15 @@
 use eyas_dfs::SpaceError;
 use eyas_node::Event;
 use eyas_types::outcome::{Failure, FailureKind};
-use eyas_types::{ObjectId, ObjectSpec, Outcome, Status, TaskId};
+use eyas_types::{Name, ObjectId, ObjectSpec, Outcome, Status, TaskId};
 use eyas_wire::executor::{FromExecutor, PeerHint};
 
-use super::ExecutorCore;
+use super::{ExecutorCore, ObjectToHold};
 
 impl ExecutorCore {
-    pub(super) fn hold(&mut self, spec: ObjectSpec, hints: Vec<PeerHint>) {
+    pub(super) fn hold(&mut self, spec: ObjectSpec, holders: Vec<PeerHint>, places: Vec<Name>) {
         let (object, size_bytes) = (spec.id(), spec.size_bytes());
-        self.to_hold.insert(object, (spec, hints));
+        self.to_hold.insert(object, ObjectToHold { object: spec, holders, places });
         self.events.push_back(Event::Hold { object, size_bytes });
     }
 
@@ -30,8 +30,8 @@ impl ExecutorCore {
     /// An object is here, and is held from now on.
     pub(super) fn held(&mut self, object: ObjectId) {
         self.answer_reservations(object, Ok(()));
-        if let Some((spec, _)) = self.to_hold.remove(&object) {
-            self.tell(FromExecutor::Stored { object, size_bytes: spec.size_bytes() });
+        if let Some(held) = self.to_hold.remove(&object) {
+            self.tell(FromExecutor::Stored { object, size_bytes: held.object.size_bytes() });
         }
     }
 

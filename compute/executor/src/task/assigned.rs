@@ -1,9 +1,10 @@
 //! Tasks as the dispatcher assigns them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use eyas_types::{Input, ObjectId, PartOfFile, TaskId, TaskTemplate};
+use eyas_types::{Input, Name, ObjectId, PartOfFile, TaskId, TaskTemplate};
 use eyas_wire::executor::{AssignedInput, Assignment};
 
 /// A list of up to this many inputs is searched from its beginning.
@@ -17,6 +18,8 @@ pub(crate) struct AssignedTask {
     pub objects: Vec<ObjectId>,
     /// Indices of the inputs in the order of their ids; empty if the inputs are [few](FEW_INPUTS).
     by_id: Vec<u32>,
+    /// Places of its named inputs, by their sources.
+    pub places: HashMap<Name, Vec<Name>>,
     /// Whether other tasks read the same objects.
     pub is_sharing: bool,
     pub arrived: Instant,
@@ -34,7 +37,8 @@ impl AssignedTask {
             by_id = (0..objects.len() as u32).collect();
             by_id.sort_unstable_by_key(|index| objects[*index as usize]);
         }
-        AssignedTask { assignment, template, objects, by_id, is_sharing, arrived: Instant::now() }
+        let (places, arrived) = (HashMap::new(), Instant::now());
+        AssignedTask { assignment, template, objects, by_id, places, is_sharing, arrived }
     }
 
     /// The input that has this id in the store.

@@ -332,7 +332,9 @@ impl Remote {
         match SourceUrl::of(url.as_bytes())? {
             SourceUrl::Http(_) => Ok((self.page(url, size_bytes)?, PAGE)),
             SourceUrl::S3 { bucket, key } => Ok((self.bucket(bucket, url)?, key)),
-            SourceUrl::File(_) | SourceUrl::Cluster(_) => unreachable!("they are not remote"),
+            SourceUrl::File(_) | SourceUrl::Cluster(_) | SourceUrl::Named(_) => {
+                unreachable!("they are not remote")
+            }
         }
     }
 

@@ -29,6 +29,8 @@ pub struct Page {
     /// Becomes silent in the middle of this number of answers first, and keeps the connection
     /// open.
     pub silent_first: usize,
+    /// Answers each GET with the head alone, and keeps the connection open.
+    pub is_stuck: bool,
     /// Gets this tag after the next GET.
     pub etag_after_read: Option<String>,
 }
@@ -105,7 +107,11 @@ impl Web {
             let sent = if fault == Fault::Silent { head.len() / 2 } else { head.len() };
             stream.write_all(&head.as_bytes()[..sent]).ok()?;
         } else {
-            let sent = if fault == Fault::None { body.len() } else { body.len() / 2 };
+            let sent = match fault {
+                Fault::None => body.len(),
+                Fault::Stuck => 0,
+                Fault::Cut | Fault::Silent => body.len() / 2,
+            };
             stream.write_all(head.as_bytes()).ok()?;
             stream.write_all(&body[..sent]).ok()?;
         }
@@ -116,7 +122,7 @@ impl Web {
                 None
             }
             // Until the client gives up.
-            Fault::Silent => reader.read(&mut [0]).ok().and(None),
+            Fault::Silent | Fault::Stuck => reader.read(&mut [0]).ok().and(None),
         }
     }
 
@@ -197,6 +203,7 @@ impl Web {
         let is_silent = page.silent_first > 0;
         page.silent_first -= usize::from(is_silent);
         let fault = match (is_cut, is_silent) {
+            _ if page.is_stuck && method == "GET" => Fault::Stuck,
             (true, _) => Fault::Cut,
             (false, true) => Fault::Silent,
             (false, false) => Fault::None,
@@ -225,6 +232,7 @@ enum Fault {
     None,
     Cut,
     Silent,
+    Stuck,
 }
 
 /// S3's list of a bucket's keys that begin with a prefix, two at a time.

@@ -1,19 +1,27 @@
-//! `eyas catalog …`: shows which executors hold an object.
+//! `eyas catalog …`: shows which executors hold an object, and keeps names of files, each with the
+//! places of its content.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use clap::Subcommand;
 use eyas_client::messages::{FromClient, ToClient};
+use eyas_client::types::named::{
+    InvalidNameEntry, NAMED, check_name, check_place, name_in, on_disk_of,
+};
 use eyas_client::types::object::is_kept_name;
-use eyas_client::types::{Name, ObjectId};
+use eyas_client::types::units::{format_count, parse_bytes};
+use eyas_client::types::{Name, NameChange, ObjectId, Sha256};
 use eyas_client::view::ObjectView;
-use eyas_client::{Client, Draft};
+use eyas_client::{Client, Draft, FileNamesError, ListLine, change_names, find_names, lines_of};
 use eyas_store::{name_of, path_of, url_of};
+use serde::Deserialize;
 
 use crate::connect::{connect, unexpected};
 use crate::error::CliError;
 use crate::exit_code::ExitCode;
 use crate::global::GlobalArgs;
+use crate::print::out;
 use crate::{show, words};
 
 #[derive(Subcommand)]
@@ -25,13 +33,215 @@ pub(crate) enum CatalogCommand {
         #[arg(value_parser = words::name())]
         object: Name,
     },
+    /// Register places of a file under a name, which inputs of jobs may be: lfn://NAME
+    ///
+    /// All places have the same content. A node reads it from the place that it measures to be the
+    /// fastest, and passes over a place that fails or has other content. Registering a name again
+    /// adds places.
+    Register {
+        /// The name, such as survey/frame-001.fits
+        #[arg(value_parser = words::name())]
+        name: Name,
+        /// Paths, or file, http, https or s3 URLs, of the content; NODE:/PATH for a file on the own
+        /// disk of a node, by the name of its executor or host
+        #[arg(required = true, value_name = "URL", value_parser = words::name())]
+        places: Vec<Name>,
+        /// Size of the content; if it is not given, it is looked up when a job is submitted
+        #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+        size: Option<u64>,
+        /// SHA-256 of the content: nodes refuse any other content
+        #[arg(long, value_name = "HEX")]
+        sha256: Option<Sha256>,
+    },
+    /// Remove places of a name, or the name with all of its places
+    Unregister {
+        /// The name
+        #[arg(value_parser = words::name())]
+        name: Name,
+        /// The places to remove; if none is given, the name is removed
+        #[arg(value_name = "URL", value_parser = words::name())]
+        places: Vec<Name>,
+    },
+    /// List names with their places, and why executors passed places over
+    Query {
+        /// A name, or a pattern in quotes, such as 'survey/*.fits'; all names if it is missing
+        #[arg(value_name = "NAME|PATTERN", value_parser = words::name())]
+        pattern: Option<Name>,
+    },
+    /// Register the names in a file: all of them, or none
+    ///
+    /// A line is `NAME URL…`, and may end with `size=BYTES` and `sha256=HEX`, or is a JSON object
+    /// {"name": …, "places": [URL, …], "size_bytes": …, "sha256": …}. Lines that begin with # are
+    /// skipped.
+    Import {
+        /// The file; `-` for standard input
+        #[arg(value_parser = words::name())]
+        file: Name,
+    },
 }
 
 pub(crate) async fn catalog(
     command: CatalogCommand,
     global: &GlobalArgs,
 ) -> Result<ExitCode, CliError> {
-    let CatalogCommand::Show { object } = command;
+    match command {
+        CatalogCommand::Show { object } => show_object(object, global).await,
+        CatalogCommand::Register { name, places, size, sha256 } => {
+            let places = places.iter().map(url_of_place).collect::<Result<_, _>>()?;
+            let name = without_scheme(&name);
+            let change =
+                NameChange::Register { name: name.clone(), places, size_bytes: size, sha256 };
+            change_one_name(change, global).await?;
+            done(&format!("{NAMED}{name} is registered."), global)
+        }
+        CatalogCommand::Unregister { name, places } => {
+            let places = places.iter().map(url_of_place).collect::<Result<_, _>>()?;
+            let name = without_scheme(&name);
+            let change = NameChange::Unregister { name: name.clone(), places };
+            change_one_name(change, global).await?;
+            done(&format!("{NAMED}{name} is unregistered."), global)
+        }
+        CatalogCommand::Query { pattern } => query(pattern, global).await,
+        CatalogCommand::Import { file } => import(&file, global).await,
+    }
+}
+
+async fn change_one_name(change: NameChange, global: &GlobalArgs) -> Result<u64, CliError> {
+    Ok(change_names(&mut connect(global).await?, vec![change]).await?)
+}
+
+/// Says that it is done.
+fn done(what: &str, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+    if global.json {
+        show::json("done", &true)?;
+    } else {
+        out!("{what}")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn query(pattern: Option<Name>, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+    let pattern = pattern.as_ref().map(without_scheme);
+    let found = find_names(&mut connect(global).await?, pattern.as_ref()).await?;
+    if let (Some(name), true) = (&pattern, found.is_empty()) {
+        return Err(format!(
+            "no name is or matches `{name}`: `eyas catalog query` lists all names"
+        )
+        .into());
+    }
+    if global.json {
+        show::json("names", &found)?;
+    } else {
+        show::names(&found)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Registers what a file says. An error names the line.
+async fn import(file: &Name, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+    let at = |line: usize, why: &dyn Display| format!("{file}, line {line}: {why}");
+    let (mut lines, mut changes) = (Vec::new(), Vec::new());
+    for ListLine { number, columns } in lines_of(file, None)? {
+        let Some(change) = change_of(&columns[0]).map_err(|why| at(number, &why))? else {
+            continue;
+        };
+        lines.push(number);
+        changes.push(change);
+    }
+    if changes.is_empty() {
+        return Err(format!("{file} has no names: write lines such as `NAME URL URL`").into());
+    }
+    let count = match change_names(&mut connect(global).await?, changes).await {
+        Ok(count) => count,
+        Err(FileNamesError::Change { index, why }) => {
+            let line = lines.get(index).copied().unwrap_or_default();
+            return Err(format!("{}; no name was registered", at(line, &why)).into());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    done(&format!("{} registered.", format_count(count, "name")), global)
+}
+
+/// A line of a file of names as JSON.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NameLine {
+    name: Name,
+    places: Vec<Name>,
+    size_bytes: Option<u64>,
+    sha256: Option<Sha256>,
+}
+
+/// What a line of a file of names registers; nothing if it is empty or a comment.
+fn change_of(line: &Name) -> Result<Option<NameChange>, CliError> {
+    let line = line.trim_ascii();
+    if line.is_empty() || line.starts_with(b"#") {
+        return Ok(None);
+    }
+    let read = if line.starts_with(b"{") {
+        serde_json::from_slice::<NameLine>(line)?
+    } else {
+        words_of_line(line)?
+    };
+    let name = without_scheme(&read.name);
+    check_name(&name)?;
+    let places = read.places.iter().map(url_of_place).collect::<Result<Vec<_>, _>>()?;
+    if places.is_empty() {
+        return Err(InvalidNameEntry::Count(0).into());
+    }
+    let NameLine { size_bytes, sha256, .. } = read;
+    Ok(Some(NameChange::Register { name, places, size_bytes, sha256 }))
+}
+
+fn words_of_line(line: &[u8]) -> Result<NameLine, CliError> {
+    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let name = words.next().unwrap_or_default().into();
+    let mut read = NameLine { name, places: Vec::new(), size_bytes: None, sha256: None };
+    for word in words {
+        let text = str::from_utf8(word).unwrap_or_default();
+        if let Some(size) = text.strip_prefix("size=") {
+            read.size_bytes = Some(parse_bytes(size)?);
+        } else if let Some(sum) = text.strip_prefix("sha256=") {
+            read.sha256 = Some(sum.parse()?);
+        } else {
+            read.places.push(word.into());
+        }
+    }
+    Ok(read)
+}
+
+/// The name, which may be written as the source of an input.
+fn without_scheme(name: &Name) -> Name {
+    name_in(name).map_or_else(|| name.clone(), Name::from)
+}
+
+/// The URL of a place. A path begins at the current folder.
+fn url_of_place(place: &Name) -> Result<Name, CliError> {
+    let url = if let Some(url) = on_disk_of_node(place) {
+        url
+    } else if place.is_url() {
+        place.clone()
+    } else {
+        let path: PathBuf = std::env::current_dir()?.join(path_of(place)).components().collect();
+        url_of(&name_of(path))?
+    };
+    check_place(&url)?;
+    match on_disk_of(&url) {
+        Some(_) => Ok(url),
+        None => Ok(url_of(&url)?),
+    }
+}
+
+/// The URL of `NODE:/PATH`, a file on the own disk of a node.
+fn on_disk_of_node(place: &Name) -> Option<Name> {
+    let (node, path) = place.split_at(place.iter().position(|byte| *byte == b':')?);
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+    let is_path = path.starts_with(b":/") && !path.starts_with(b"://");
+    (is_path && !node.is_empty() && node.iter().all(is_name))
+        .then(|| Name::concat(&[b"file://", node, &path[1..]]))
+}
+
+async fn show_object(object: Name, global: &GlobalArgs) -> Result<ExitCode, CliError> {
     let id: Option<ObjectId> = object.as_str().and_then(|object| object.parse().ok());
     let mut client = connect(global).await?;
     let source = match id {

@@ -258,6 +258,15 @@ pub enum TaskFieldsError {
     /// No such number of processors.
     #[error("a task cannot have {0} cpus: write a number from 0.001 to 1000000")]
     Cpus(f64),
+    /// The weight of location is no weight.
+    #[error("a task cannot have the location weight {0}: write a number of at least 0")]
+    LocationWeight(f64),
+    /// The weight of location has no rank beside it.
+    #[error(
+        "`location_weight` weighs location against a `rank`, and the task has none: add a rank, \
+         or leave the weight out"
+    )]
+    WeightWithoutRank,
     /// More than one source of items.
     #[error(
         "a task has one of `each`, `each_block`, `each_line` and `array`: leave the others out, \

@@ -29,6 +29,33 @@ async fn drafted(fields: TaskFields) -> Result<Draft, TaskFieldsError> {
 }
 
 #[tokio::test]
+async fn the_estimate_of_location_is_added_to_a_rank() {
+    let rank_of = async |rank: Option<&str>, location_weight| {
+        let rank = rank.map(str::to_owned);
+        let fields = TaskFields { rank, location_weight, ..fields(&["true"], &[]) };
+        drafted(fields).await.map(|draft| draft.templates[0].rank.clone())
+    };
+    for (rank, weight, whole) in [
+        ("node.cpus", None, "(node.cpus\n) - 1.0 * transfer_seconds"),
+        ("node.cpus // the most", Some(0.5), "(node.cpus // the most\n) - 0.5 * transfer_seconds"),
+        ("node.cpus", Some(0.0), "node.cpus"),
+        ("-transfer_seconds", None, "-transfer_seconds"),
+    ] {
+        assert_eq!(rank_of(Some(rank), weight).await.unwrap().unwrap(), whole);
+    }
+    assert_eq!(rank_of(None, None).await.unwrap(), None);
+    for (rank, weight, says) in [
+        (Some("node.cpus"), Some(-1.0), "cannot have the location weight -1"),
+        (Some("node.cpus"), Some(f64::NAN), "cannot have the location weight NaN"),
+        (None, Some(1.0), "the task has none: add a rank"),
+        (Some("node.name"), None, "rank `node.name`, column 1: it has to be a number"),
+    ] {
+        let error = rank_of(rank, weight).await.unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn words_that_name_a_declared_file_are_its_copy_on_the_node() {
     for input in [FILE, &format!("./{FILE}"), &absolute()] {
         for word in [FILE, &format!(".//./{FILE}"), &absolute()] {

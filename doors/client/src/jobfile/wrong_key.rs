@@ -121,6 +121,7 @@ const TASK: &[Key] = &[
     PRIORITY,
     REQUIREMENTS,
     RANK,
+    key("location_weight", "a number", "0.5", reads::<Number<f64>>),
     key("timeout", "a duration", r#""90s""#, reads::<Duration>),
     key("retries", "a whole number of at least 0", "2", reads::<Number<u32>>),
     key("capture", "a size", r#""1MiB""#, reads::<Bytes>),

@@ -181,7 +181,8 @@ pub(crate) struct RunArgs {
     /// "a"'
     #[arg(long, value_name = "EXPR", help_heading = "Tasks")]
     pub(super) requirements: Option<String>,
-    /// Prefer the free executor with the highest value of this expression, such as local_bytes
+    /// Prefer the free executor with the highest value of this expression, such as node.cpus, less
+    /// transfer_seconds
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true, help_heading = "Tasks")]
     pub(super) rank: Option<String>,
     /// Kill a task that has run for this long, without the time of suspensions

@@ -1,0 +1,430 @@
+//! The table of names of files (replica-coupled §4.1, the Replica Location Service): which places
+//! have the content of `lfn://NAME`. It is in memory, and each change is in the journal before it
+//! counts. It decides nothing: the node that fetches a file selects the place.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use eyas_types::named::{
+    InvalidNameEntry, MAX_PLACES, check_name, check_place, name_in, on_disk_of,
+};
+use eyas_types::{ExecutorId, Name, NameChange, NamedFile, ObjectSpec, Sha256};
+use eyas_wire::MINOR_OF_NAMES;
+use eyas_wire::client::{NAMES_PART, NamesQuery};
+use eyas_wire::view::{NamedFileView, PassedOverView, PlaceView};
+use thiserror::Error;
+
+use crate::clock::Clock;
+use crate::executors::{ConnectedExecutor, ConnectedExecutors};
+use crate::journal::JournalError;
+use crate::log::{Log, NameUpdates};
+
+/// Maximum number of names, and of changes in one request.
+pub(crate) const MAX_NAMES: usize = 1_000_000;
+/// Maximum size of all names and URLs of places together, bytes.
+const MAX_NAME_TABLE_BYTES: usize = 256 << 20;
+/// Failures of places that are remembered; the oldest is forgotten first.
+const MAX_PASSED_OVER: usize = 1024;
+
+/// Why names were not changed. None of the changes was made.
+#[derive(Debug, Error)]
+pub enum NamesError {
+    /// A change cannot be made.
+    #[error("{problem}")]
+    Change {
+        /// The number of the change, from 0.
+        index: usize,
+        /// What is wrong with it.
+        problem: NameProblem,
+    },
+    /// There are too many changes.
+    #[error("a request can change up to {MAX_NAMES} names: change them in parts")]
+    TooMany,
+    /// The journal cannot be read or written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The dispatcher has a defect, or ends.
+    #[error("the names were not changed; see the dispatcher's log")]
+    Unchanged,
+}
+
+/// Why a change of a name cannot be made.
+#[derive(Debug, Error)]
+pub enum NameProblem {
+    /// The name or a place cannot be one.
+    #[error(transparent)]
+    Invalid(#[from] InvalidNameEntry),
+    /// The size of the content contradicts the registration.
+    #[error(
+        "`{name}` is registered with {known} bytes, and not with {given}: a name has one content; \
+         to replace it, unregister the name first (`eyas catalog unregister {name}`)"
+    )]
+    Size {
+        /// The name.
+        name: Name,
+        /// The size that is registered.
+        known: u64,
+        /// The other size.
+        given: u64,
+    },
+    /// The checksum of the content contradicts the registration.
+    #[error(
+        "`{name}` is registered with SHA-256 {known}, and not with {given}: a name has one \
+         content; to replace it, unregister the name first (`eyas catalog unregister {name}`)"
+    )]
+    Checksum {
+        /// The name.
+        name: Name,
+        /// The checksum that is registered.
+        known: Sha256,
+        /// The other checksum.
+        given: Sha256,
+    },
+    /// There is no such name.
+    #[error("`{0}` is not registered: `eyas catalog query` lists the names")]
+    Unknown(Name),
+    /// The name does not have the place.
+    #[error(
+        "`{name}` is not registered at `{place}`: `eyas catalog query {name}` lists its places"
+    )]
+    NoSuchPlace {
+        /// The name.
+        name: Name,
+        /// URL of the place.
+        place: Name,
+    },
+    /// The table is full.
+    #[error(
+        "the table of names is full: it has room for {MAX_NAMES} names and {} MiB",
+        MAX_NAME_TABLE_BYTES >> 20
+    )]
+    Full,
+}
+
+/// The names of a cluster. Clones of the pointer share it.
+pub(crate) struct NamedFiles {
+    log: Arc<dyn Log>,
+    clock: Clock,
+    table: RwLock<NameTable>,
+    /// Held while a change is written: changes follow each other.
+    changing: Mutex<()>,
+}
+
+#[derive(Default)]
+struct NameTable {
+    files: BTreeMap<Name, Arc<NamedFile>>,
+    /// Size of all names and URLs together.
+    bytes: usize,
+    /// The last failures of places, the newest last.
+    passed_over: VecDeque<PassedOver>,
+}
+
+struct PassedOver {
+    name: Name,
+    place: Name,
+    view: PassedOverView,
+}
+
+/// The places of a named file, for one executor.
+#[derive(Default)]
+pub(crate) struct PlacesForReader {
+    pub places: Vec<Name>,
+    /// An executor on whose node's own disk the file is, and its URL there, if the reader is not on
+    /// that node.
+    pub on_disk_of: Option<(ExecutorId, Name)>,
+}
+
+impl NamedFiles {
+    /// Reads the table from the journal.
+    pub fn open(log: Arc<dyn Log>) -> Result<Self, JournalError> {
+        let mut table = NameTable::default();
+        for (name, file) in log.names()? {
+            table.put(name, Some(file));
+        }
+        Ok(NamedFiles {
+            log,
+            clock: Clock::new(),
+            table: RwLock::new(table),
+            changing: Mutex::default(),
+        })
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, NameTable> {
+        // No update of the table can panic half-way.
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, NameTable> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes all changes, or none. They are on disk when this returns. Blocks.
+    pub fn change(&self, changes: &[NameChange]) -> Result<u64, NamesError> {
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let updates = self.read().updates(changes, self.clock.now_us())?;
+        self.log.change_names(&updates)?;
+        let mut table = self.write();
+        for (name, file) in updates {
+            table.put(name, file);
+        }
+        Ok(changes.len() as u64)
+    }
+
+    /// Names that a query asks for, in their order.
+    pub fn find(&self, query: &NamesQuery) -> Vec<NamedFileView> {
+        let table = self.read();
+        match query {
+            NamesQuery::These(names) => {
+                let found = names.iter().filter_map(|name| table.files.get_key_value(name));
+                found.map(|(name, file)| table.view(name, file)).collect()
+            }
+            NamesQuery::After { prefix, last } => {
+                let from =
+                    if last.is_empty() { Bound::Included(prefix) } else { Bound::Excluded(last) };
+                let after = table.files.range::<Name, _>((from, Bound::Unbounded));
+                let matching = after.take_while(|(name, _)| name.starts_with(prefix));
+                matching.take(NAMES_PART).map(|(name, file)| table.view(name, file)).collect()
+            }
+        }
+    }
+
+    /// The places of an object whose source is a name. There are none if the name has another
+    /// content now.
+    pub fn places_of(&self, object: &ObjectSpec) -> Vec<Name> {
+        let table = self.read();
+        let file = name_in(&object.source).and_then(|name| table.files.get(&Name::from(name)));
+        let file = file.filter(|file| file.has(&object.version));
+        file.map_or_else(Vec::new, |file| file.places.clone())
+    }
+
+    /// The places as an executor reads them. Files on its own disk come first, as paths.
+    pub fn places_for(
+        &self,
+        reader: ExecutorId,
+        object: &ObjectSpec,
+        executors: &ConnectedExecutors,
+    ) -> PlacesForReader {
+        let mut found = PlacesForReader::default();
+        for place in self.places_of(object) {
+            let Some((node, path)) = on_disk_of(&place) else {
+                found.places.push(place);
+                continue;
+            };
+            let is_on = |executor: &ConnectedExecutor| {
+                executor.name.as_bytes() == node || executor.host.as_bytes() == node
+            };
+            if executors.get(reader).is_some_and(is_on) {
+                found.places.insert(0, path);
+                continue;
+            }
+            let owner = executors
+                .iter()
+                .find(|(_, executor)| is_on(executor) && executor.minor >= MINOR_OF_NAMES);
+            if let (Some((owner, _)), None) = (owner, &found.on_disk_of) {
+                found.on_disk_of = Some((owner, path));
+            }
+            found.places.push(place);
+        }
+        found
+    }
+
+    /// An executor has passed over a place.
+    pub fn passed_over(&self, name: Name, place: Name, executor: String, why: String) {
+        let view = PassedOverView { executor, why, at_unix_ms: self.clock.now_us() / 1000 };
+        let mut table = self.write();
+        table.passed_over.retain(|other| (&other.name, &other.place) != (&name, &place));
+        if table.passed_over.len() == MAX_PASSED_OVER {
+            table.passed_over.pop_front();
+        }
+        table.passed_over.push_back(PassedOver { name, place, view });
+    }
+
+    /// What is said of the places of a named source that executors have passed over.
+    pub fn failures(&self, source: &Name) -> Vec<String> {
+        let Some(name) = name_in(source) else { return Vec::new() };
+        let table = self.read();
+        let of_name = table.passed_over.iter().filter(|other| *other.name == *name);
+        of_name
+            .map(|PassedOver { place, view, .. }| {
+                format!("{} passed over `{place}` of `{source}`: {}.", view.executor, view.why)
+            })
+            .collect()
+    }
+}
+
+impl NameTable {
+    /// What the changes make of the names, if all of them can be made.
+    fn updates(&self, changes: &[NameChange], now_us: u64) -> Result<NameUpdates, NamesError> {
+        let mut updates = NameUpdates::new();
+        let (mut count, mut bytes) = (self.files.len(), self.bytes);
+        for (index, change) in changes.iter().enumerate() {
+            let wrong = |problem| NamesError::Change { index, problem };
+            let (NameChange::Register { name, .. } | NameChange::Unregister { name, .. }) = change;
+            let before = match updates.get(name) {
+                Some(updated) => updated.clone(),
+                None => self.files.get(name).map(|file| (**file).clone()),
+            };
+            let size_of = |file: &Option<NamedFile>| file.as_ref().map_or(0, |f| bytes_of(name, f));
+            let (had_bytes, was_there) = (size_of(&before), before.is_some());
+            let after = changed(before, change, now_us).map_err(wrong)?;
+            bytes = bytes - had_bytes + size_of(&after);
+            count = count - usize::from(was_there) + usize::from(after.is_some());
+            let grows = matches!(change, NameChange::Register { .. });
+            if grows && (count > MAX_NAMES || bytes > MAX_NAME_TABLE_BYTES) {
+                return Err(wrong(NameProblem::Full));
+            }
+            updates.insert(name.clone(), after);
+        }
+        Ok(updates)
+    }
+
+    fn put(&mut self, name: Name, file: Option<NamedFile>) {
+        let added = file.as_ref().map_or(0, |file| bytes_of(&name, file));
+        let before = match file {
+            Some(file) => self.files.insert(name.clone(), Arc::new(file)),
+            None => self.files.remove(&name),
+        };
+        self.bytes = self.bytes + added - before.map_or(0, |file| bytes_of(&name, &file));
+    }
+
+    fn view(&self, name: &Name, file: &NamedFile) -> NamedFileView {
+        let passed_over = |url: &Name| {
+            let is_it = |other: &&PassedOver| (&other.name, &other.place) == (name, url);
+            self.passed_over.iter().find(is_it).map(|other| other.view.clone())
+        };
+        let place = |url: &Name| PlaceView { url: url.clone(), passed_over: passed_over(url) };
+        NamedFileView {
+            name: name.clone(),
+            places: file.places.iter().map(place).collect(),
+            size_bytes: file.size_bytes,
+            sha256: file.sha256,
+            registered_us: file.registered_us,
+        }
+    }
+}
+
+fn bytes_of(name: &Name, file: &NamedFile) -> usize {
+    name.len() + file.places.iter().map(|place| place.len()).sum::<usize>()
+}
+
+/// What a change makes of a name.
+fn changed(
+    before: Option<NamedFile>,
+    change: &NameChange,
+    now_us: u64,
+) -> Result<Option<NamedFile>, NameProblem> {
+    match change {
+        NameChange::Register { name, places, size_bytes, sha256 } => {
+            check_name(name)?;
+            places.iter().try_for_each(check_place)?;
+            let mut file = before.unwrap_or_else(|| NamedFile {
+                places: Vec::new(),
+                size_bytes: *size_bytes,
+                sha256: *sha256,
+                registered_us: now_us,
+            });
+            let name = || name.clone();
+            match (file.size_bytes, *size_bytes) {
+                (Some(known), Some(given)) if known != given => {
+                    return Err(NameProblem::Size { name: name(), known, given });
+                }
+                (known, given) => file.size_bytes = known.or(given),
+            }
+            match (file.sha256, *sha256) {
+                (Some(known), Some(given)) if known != given => {
+                    return Err(NameProblem::Checksum { name: name(), known, given });
+                }
+                (known, given) => file.sha256 = known.or(given),
+            }
+            for place in places {
+                if !file.places.contains(place) {
+                    file.places.push(place.clone());
+                }
+            }
+            match file.places.len() {
+                1..=MAX_PLACES => Ok(Some(file)),
+                count => Err(InvalidNameEntry::Count(count).into()),
+            }
+        }
+        NameChange::Unregister { name, places } => {
+            let mut file = before.ok_or_else(|| NameProblem::Unknown(name.clone()))?;
+            if places.is_empty() {
+                return Ok(None);
+            }
+            for place in places {
+                let (name, place) = (name.clone(), place.clone());
+                let index = file.places.iter().position(|known| *known == place);
+                file.places.remove(index.ok_or(NameProblem::NoSuchPlace { name, place })?);
+            }
+            Ok(Some(file).filter(|file| !file.places.is_empty()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn register(name: &str, places: &[&str], size_bytes: Option<u64>) -> NameChange {
+        let places = places.iter().map(|place| Name::from(*place)).collect();
+        NameChange::Register { name: name.into(), places, size_bytes, sha256: None }
+    }
+
+    fn unregister(name: &str, places: &[&str]) -> NameChange {
+        let places = places.iter().map(|place| Name::from(*place)).collect();
+        NameChange::Unregister { name: name.into(), places }
+    }
+
+    fn apply(table: &mut NameTable, changes: &[NameChange]) -> Result<(), (usize, String)> {
+        let updates = table.updates(changes, 7).map_err(|error| match error {
+            NamesError::Change { index, problem } => (index, problem.to_string()),
+            other => panic!("{other}"),
+        })?;
+        updates.into_iter().for_each(|(name, file)| table.put(name, file));
+        Ok(())
+    }
+
+    #[test]
+    fn places_add_up_and_contents_agree() {
+        let mut table = NameTable::default();
+        apply(&mut table, &[register("db", &["file:///a"], None)]).unwrap();
+        apply(&mut table, &[register("db", &["file:///a", "http://h/a"], Some(3))]).unwrap();
+        let file = table.files[&Name::from("db")].clone();
+        assert_eq!((file.places.len(), file.size_bytes, file.registered_us), (2, Some(3), 7));
+        let (_, why) = apply(&mut table, &[register("db", &["file:///b"], Some(4))]).unwrap_err();
+        assert!(why.contains("with 3 bytes, and not with 4"), "{why}");
+        apply(&mut table, &[unregister("db", &["file:///a"])]).unwrap();
+        assert_eq!(table.files[&Name::from("db")].places, ["http://h/a"]);
+        apply(&mut table, &[unregister("db", &["http://h/a"])]).unwrap();
+        assert_eq!((table.files.len(), table.bytes), (0, 0), "the last place takes the name along");
+    }
+
+    #[test]
+    fn of_changes_that_cannot_all_be_made_none_is() {
+        let mut table = NameTable::default();
+        apply(&mut table, &[register("a", &["file:///a"], Some(1))]).unwrap();
+        let good = register("b", &["file:///b"], None);
+        for (wrong, says) in [
+            (register("a", &["file:///c"], Some(2)), "with 1 bytes"),
+            (register("a b", &["file:///c"], None), "cannot be the name"),
+            (register("c", &["ftp://x/c"], None), "cannot be a place"),
+            (register("c", &[], None), "there is no place"),
+            (unregister("z", &[]), "`z` is not registered"),
+            (unregister("a", &["file:///z"]), "`a` is not registered at `file:///z`"),
+        ] {
+            let (index, why) = apply(&mut table, &[good.clone(), wrong]).unwrap_err();
+            assert_eq!(index, 1);
+            assert!(why.contains(says), "{why}");
+            assert_eq!(table.files.len(), 1, "{why}");
+        }
+        let many: Vec<_> = (0..=MAX_PLACES).map(|n| format!("file:///{n}")).collect();
+        let many: Vec<_> = many.iter().map(String::as_str).collect();
+        let (_, why) = apply(&mut table, &[register("m", &many, None)]).unwrap_err();
+        assert!(why.contains("33 places are too many"), "{why}");
+        // Later changes of a request see the earlier ones.
+        let both = [register("c", &["file:///c"], None), unregister("c", &[])];
+        apply(&mut table, &both).unwrap();
+        assert_eq!(table.files.len(), 1);
+    }
+}
