@@ -88,3 +88,5 @@ mod support;
 mod testbed;
 mod waiting;
 mod web;
+mod web_access;
+mod web_views;
