@@ -6,7 +6,7 @@ import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-import { Cluster, DEADLINE, Place, Web, until } from "./processes.mjs";
+import { Cluster, DEADLINE, Place, Web, nginx, until } from "./processes.mjs";
 
 const tools = createRequire(join(process.env.EYAS_WEB_TOOLS, "package.json"));
 const { chromium } = tools("playwright-core");
@@ -64,11 +64,15 @@ const cases = {
   async "a job that is submitted over HTTP ends in the page, and its task is explained"() {
     const page = await open("/");
     await text(page, "h1", "Jobs");
-    const job = await web.submit({ name: "watched", task: [shell(`${untilFile("go")}; echo it printed`)] });
+    const script = `${untilFile("talk")}; echo it talks; ${untilFile("go")}; echo it printed`;
+    const job = await web.submit({ name: "watched", task: [shell(script)] });
     await page.getByRole("link", { name: "watched" }).click();
     await text(page, "h1 .state", "running");
     await page.getByRole("link", { name: `Task ${job}.0` }).click();
     await page.locator(".details p").first().waitFor();
+    // What a running task prints is shown while it runs.
+    place.write("talk");
+    await text(page, ".details pre", "it talks");
     place.write("go");
     await text(page, "h1 .state", "succeeded");
     await page.goto(`${web.base}/jobs/${job}`);
@@ -108,7 +112,8 @@ const cases = {
   },
 
   async "failures come first, with the log one click away"() {
-    const job = await web.submit({ name: "fails", task: [shell("echo broken {} >&2; [ {} -gt 3 ]", { array: "1-9" })] });
+    const script = "echo broken {} >&2; [ {} -gt 3 ]";
+    const job = await web.submit({ name: "fails", task: [shell(script, { array: "1-9" })] });
     await web.ended(job);
     const page = await open("/");
     await page.locator("tr", { hasText: "fails" }).getByRole("link", { name: "3", exact: true }).waitFor();
@@ -202,6 +207,36 @@ const cases = {
     // The cookie of the server that has ended opens nothing, and the page says so.
     await text(old, ".lost", "the token of this page is no longer accepted");
     await close(old);
+  },
+
+  async "the page works behind nginx with TLS, which passes the path on or takes it away"() {
+    const words = ["--cluster", cluster.name, "--base-path", "/site/eyas", "--allow-host", "localhost"];
+    const server = place.start("web", ...words);
+    const [, address, token] = await server.line(/^eyas web: http:\/\/([^/]*)\/site\/eyas\/\?token=(.*)$/);
+    const places = await nginx(place, address, "/site/eyas");
+    if (!places) {
+      assert(!process.env.CI, "nginx is missing; on Debian: apt-get install nginx-light openssl");
+      console.log("SKIPPED nginx is missing; on Debian: apt-get install nginx-light openssl");
+      return;
+    }
+    for (const url of places) {
+      const page = await open("/nodes", { ignoreHTTPSErrors: true }, url, token);
+      const [cookie] = await page.context().cookies();
+      assert(cookie.secure && cookie.httpOnly && cookie.path === "/site/eyas/", JSON.stringify(cookie));
+      await text(page, "td", "n1");
+      assert.equal(page.url(), `${url}/nodes`);
+      const job = await web.submit({ name: "proxied", task: [shell(untilFile("never"))] });
+      await page.getByRole("link", { name: "Jobs" }).click();
+      // Events come through the proxy at once, and so do changes from a page with `https` as its origin.
+      await page.locator("tr", { hasText: "proxied" }).filter({ hasText: "running" }).getByRole("link").first().click();
+      await page.waitForURL(`${url}/jobs/${job}`);
+      await page.getByRole("button", { name: "Cancel" }).click();
+      await text(page, "h1 .state", "cancelled");
+      await page.reload();
+      await text(page, "h1 .state", "cancelled");
+      await close(page);
+    }
+    await server.end();
   },
 
   async "no view has a serious finding of axe-core, at any width and in any style"() {

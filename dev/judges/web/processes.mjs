@@ -2,7 +2,9 @@
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { once } from "node:events";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 
@@ -20,11 +22,11 @@ export async function until(what, look) {
   }
 }
 
-/** A process of eyas in the foreground. */
+/** A process in the foreground. */
 class Running {
-  constructor(place, words) {
+  constructor(place, program, words) {
     this.words = words;
-    this.process = spawn(process.env.EYAS_BIN, words, { cwd: place.work, env: place.environment });
+    this.process = spawn(program, words, { cwd: place.work, env: place.environment });
     this.ended = new Promise((done) => this.process.on("exit", (code) => done(code)));
     this.said = [];
     for (const stream of [this.process.stdout, this.process.stderr]) {
@@ -34,7 +36,7 @@ class Running {
 
   /** Waits for a line. Returns what the pattern has found in it. */
   line(pattern) {
-    return until(`${pattern} of eyas ${this.words.join(" ")}`, () => {
+    return until(`${pattern} of ${this.words.join(" ")}`, () => {
       assert(this.process.exitCode === null, this.said.join("\n"));
       return this.said.map((line) => line.match(pattern)).find(Boolean);
     });
@@ -55,10 +57,15 @@ export class Place {
     this.all = [];
   }
 
-  start(...words) {
-    const running = new Running(this, words);
+  spawn(program, ...words) {
+    const running = new Running(this, program, words);
     this.all.push(running);
     return running;
+  }
+
+  /** Starts `eyas` with these words. */
+  start(...words) {
+    return this.spawn(process.env.EYAS_BIN, ...words);
   }
 
   run(...words) {
@@ -74,6 +81,66 @@ export class Place {
       if (running.process.exitCode === null && running.process.signalCode === null) await running.end();
     }
   }
+}
+
+/** A free port of this machine. */
+async function freePort() {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address();
+  await new Promise((done) => server.close(done));
+  return port;
+}
+
+/** nginx with TLS before a server that listens at `address`. Returns its two places: at the first, it passes the path
+ * on; at the second, it takes the beginning away. `null` if nginx is missing. */
+export async function nginx(place, address, base) {
+  const program = ["/usr/sbin/nginx", "/usr/bin/nginx"].find(existsSync);
+  if (!program) return null;
+  const ports = [await freePort(), await freePort()];
+  const folder = join(place.work, "..", "nginx");
+  mkdirSync(folder);
+  const [key, certificate] = [join(folder, "key.pem"), join(folder, "certificate.pem")];
+  const request = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"];
+  execFileSync("openssl", [...request, "-keyout", key, "-out", certificate], { stdio: "ignore" });
+  const server = (port, path) => `server {
+    listen 127.0.0.1:${port} ssl;
+    ssl_certificate ${certificate};
+    ssl_certificate_key ${key};
+    location ${base}/ {
+      proxy_pass http://${address}${path};
+      proxy_http_version 1.1;
+      proxy_buffering off;
+      proxy_set_header Host $http_host;
+      proxy_set_header X-Forwarded-Proto $scheme;
+    }
+  }`;
+  const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+  const lines = [
+    `daemon off; master_process off; pid ${folder}/pid; error_log ${folder}/log; events {}`,
+    "http {",
+    "access_log off;",
+    ...temporary.map((kind) => `${kind}_temp_path ${folder}/${kind};`),
+    server(ports[0], ""),
+    server(ports[1], "/"),
+    "}",
+  ];
+  writeFileSync(join(folder, "conf"), lines.join("\n"));
+  place.spawn(program, "-c", join(folder, "conf"), "-e", join(folder, "log"));
+  const places = ports.map((port) => `https://localhost:${port}${base}`);
+  await Promise.all(ports.map((port) => until("nginx", () => canConnect(port))));
+  return places;
+}
+
+async function canConnect(port) {
+  const socket = connect(port, "127.0.0.1");
+  // It rejects with the error of a socket that is refused.
+  const isOpen = await once(socket, "connect").then(
+    () => true,
+    () => false,
+  );
+  socket.destroy();
+  return isOpen;
 }
 
 /** A dispatcher and an executor, which can be ended one by one. */

@@ -91,6 +91,9 @@ fn a_server_behind_a_proxy_has_its_paths_below_a_base() {
     assert_eq!(exchanged.header("location"), Some("/site/eyas/jobs/1"));
     let cookie = exchanged.header("set-cookie").expect("a cookie");
     assert!(cookie.ends_with("; Path=/site/eyas/"), "{cookie}");
+    let path = format!("/site/eyas/?token={}", web.token);
+    let secure = web.raw("GET", &path, &["X-Forwarded-Proto: https"], "").is(303);
+    assert!(secure.header("set-cookie").is_some_and(|cookie| cookie.ends_with("; Secure")));
     // A proxy passes the base on, or takes it away.
     for path in ["/site/eyas", "/site/eyas/", "/site/eyas/jobs/1", "/", "/jobs/1"] {
         let page = web.get(path).is(200);

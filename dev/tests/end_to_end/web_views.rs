@@ -125,8 +125,11 @@ fn objects_are_pushed_over_http() {
     assert_eq!(pushed["push"]["objects"], 2);
     wait_until("one executor has the files", || {
         let executors = web.api("/executors")["executors"].clone();
-        let objects = |at: usize| (executors[at]["name"].clone(), executors[at]["objects"].clone());
-        json!([objects(0), objects(1)]) == json!([["n1", 0], ["n2", 2]])
+        let objects = |name: &str| {
+            let all = executors.as_array().expect("executors").iter();
+            all.filter(|view| view["name"] == name).map(|view| view["objects"].clone()).next()
+        };
+        json!([objects("n1"), objects("n2")]) == json!([0, 2])
     });
     for wrong in [
         json!({ "objects": [] }),

@@ -55,13 +55,14 @@ function FailedTask({ job, failure }) {
 }
 
 function Failures({ job, failures, failed }) {
+  const all = withParameters({ state: "failed", cursor: "", back: "" });
+  const shown = failures.slice(0, FAILURES);
   return html`<section aria-label="Failures">
     <h2>Failures</h2>
     <ul class="failures">
-      ${failures.slice(0, FAILURES).map((failure) => html`<${FailedTask} key=${failure.task} ...${{ job, failure }} />`)}
+      ${shown.map((failure) => html`<${FailedTask} key=${failure.task} ...${{ job, failure }} />`)}
     </ul>
-    ${failed > FAILURES &&
-    html`<${Link} to=${withParameters({ state: "failed", cursor: "", back: "" })}>All ${count(failed)} failed tasks<//>`}
+    ${failed > FAILURES && html`<${Link} to=${all}>All ${count(failed)} failed tasks<//>`}
   </section>`;
 }
 

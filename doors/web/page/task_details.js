@@ -7,21 +7,38 @@ import { name } from "./words.js";
 
 // Of what a task has printed, the end is shown, characters.
 const SHOWN_CHARS = 20_000;
+// Time between two questions about a task that has not ended, milliseconds.
+const EVERY_MS = 2000;
+const ENDED = ["succeeded", "failed", "cancelled"];
 
 export class TaskDetails extends Component {
   state = { because: null, streams: [], error: null };
 
-  async componentDidMount() {
+  componentDidMount() {
+    this.load();
+  }
+
+  componentWillUnmount() {
+    clearTimeout(this.later);
+    this.isGone = true;
+  }
+
+  async load() {
     const path = `/jobs/${this.props.job}/tasks/${this.props.index}`;
     try {
       const { explanation } = await api(`${path}/explanation`);
-      this.setState({ because: explanation.because, command: explanation.task.command });
       const streams = await Promise.all(
         ["stdout", "stderr"].map(async (stream) => [stream, await text(`${path}/${stream}`).catch(() => "")]),
       );
-      this.setState({ streams: streams.filter(([, printed]) => printed) });
+      if (this.isGone) return;
+      const { because, task } = explanation;
+      this.setState({ because, command: task.command, streams: streams.filter(([, printed]) => printed), error: null });
+      if (!ENDED.includes(task.state)) this.later = setTimeout(() => this.load(), EVERY_MS);
     } catch (error) {
+      if (this.isGone) return;
       this.setState({ error });
+      // The server or the dispatcher may be back in a moment.
+      if (error.status === 0 || error.status >= 500) this.later = setTimeout(() => this.load(), EVERY_MS);
     }
   }
 

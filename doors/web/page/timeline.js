@@ -36,12 +36,22 @@ function percent(value) {
 
 /** What a task did, in words. */
 function words(bar, row) {
-  const parts = [`task ${bar.index} on ${row.executor}, slot ${row.slot}: ${bar.state === "open" ? "runs" : bar.state}`];
+  const end = bar.state === "open" ? "runs" : bar.state;
+  const parts = [`task ${bar.index} on ${row.executor}, slot ${row.slot}: ${end}`];
   if (bar.started_us > bar.staged_us) parts.push(`staging ${duration(bar.started_us - bar.staged_us)}`);
   if (bar.state !== "open") parts.push(`computing ${duration(bar.ended_us - bar.started_us)}`);
   if (bar.delivered_us > bar.ended_us) parts.push(`delivering ${duration(bar.delivered_us - bar.ended_us)}`);
   if (bar.is_estimated) parts.push("its beginning is estimated");
   return parts.join(", ");
+}
+
+/** The whole picture in words, and what keys do. */
+function summary(totals) {
+  const shares = LEGEND.map(([kind, name]) => `${name} ${percent(share(totals[`${kind}_us`], totals))}`);
+  return (
+    `${counted(totals.slots, "slot")}, ${counted(totals.tasks, "task")}: ${shares.join(", ")}. ` +
+    "Arrow keys select tasks, Enter opens one, plus and minus zoom, Escape shows all."
+  );
 }
 
 function Legend({ totals }) {
@@ -69,10 +79,10 @@ export class Timeline extends Component {
 
   componentDidUpdate() {
     const view = cluster.jobs.get(this.props.job);
-    const isOther = this.asked !== this.query();
-    // A picture that is being asked for shows the newest state when it comes.
-    if (isOther || (view && view !== this.seen && Date.now() - this.at > EVERY_MS)) this.load();
-    else if (view && view !== this.seen) this.later ??= setTimeout(() => this.load(), EVERY_MS);
+    // While a picture is asked for, which may take seconds, the next one waits.
+    const isOld = view && view !== this.seen && !this.isAsking;
+    if (this.asked !== this.query() || (isOld && Date.now() - this.at > EVERY_MS)) this.load();
+    else if (isOld) this.later ??= setTimeout(() => this.load(), EVERY_MS);
     this.draw();
   }
 
@@ -100,13 +110,15 @@ export class Timeline extends Component {
     this.later = undefined;
     const query = this.query();
     [this.asked, this.at, this.seen] = [query, Date.now(), cluster.jobs.get(this.props.job)];
-    try {
-      const { timeline } = await api(`/jobs/${this.props.job}/timeline?${query}`);
-      // The answer to an earlier question may come late.
-      if (!this.isGone && this.asked === query) this.setState({ picture: timeline, error: null });
-    } catch (error) {
-      if (!this.isGone) this.setState({ error });
-    }
+    this.isAsking = true;
+    const next = await api(`/jobs/${this.props.job}/timeline?${query}`).then(
+      ({ timeline }) => ({ picture: timeline, error: null }),
+      (error) => ({ error }),
+    );
+    // The answer to an earlier question may come late.
+    if (this.isGone || this.asked !== query) return;
+    this.isAsking = false;
+    this.setState(next);
   }
 
   draw() {
@@ -216,11 +228,7 @@ export class Timeline extends Component {
     const isPart = parameter("from") || parameter("to") || parameter("executor");
     const isCompressed = parameter("idle") === "compressed";
     const compress = () => go(withParameters({ idle: isCompressed ? "" : "compressed" }));
-    const label =
-      picture &&
-      `${counted(picture.totals.slots, "slot")}, ${counted(picture.totals.tasks, "task")}: ` +
-        LEGEND.map(([kind, name]) => `${name} ${percent(share(picture.totals[`${kind}_us`], picture.totals))}`).join(", ") +
-        ". Arrow keys select tasks, Enter opens one, plus and minus zoom, Escape shows all.";
+    const label = picture && summary(picture.totals);
     return html`<figure class="timeline">
       <figcaption>
         <h2>Timeline</h2>

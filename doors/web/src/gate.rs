@@ -149,7 +149,7 @@ impl Gate {
         if let Some((given, rest)) = token_in(uri).filter(|_| self.own.is_some()) {
             let is_read = matches!(*method, Method::GET | Method::HEAD);
             return match self.admitted(given).filter(|_| is_read) {
-                Some(_) => Ok(Passage::Exchanged(self.exchanged(given, &rest))),
+                Some(_) => Ok(Passage::Exchanged(self.exchanged(given, &rest, headers))),
                 None => Err(self.wrong_token()),
             };
         }
@@ -218,10 +218,13 @@ impl Gate {
     }
 
     /// Gives a browser the cookie, and sends it on to the URL without the token.
-    fn exchanged(&self, token: &str, rest: &str) -> Response {
+    fn exchanged(&self, token: &str, rest: &str, headers: &HeaderMap) -> Response {
         let name = self.own.map(cookie_name).unwrap_or_default();
         let base = self.shared.base.text();
-        let cookie = format!("{name}={token}; HttpOnly; SameSite=Strict; Path={base}/");
+        // A client that lies about this harms nothing but its own cookie.
+        let forwarded = text(headers, &HeaderName::from_static("x-forwarded-proto"));
+        let secure = if forwarded == Some("https") { "; Secure" } else { "" };
+        let cookie = format!("{name}={token}; HttpOnly; SameSite=Strict; Path={base}/{secure}");
         let rest = format!("{base}{rest}");
         let mut response = StatusCode::SEE_OTHER.into_response();
         for (name, value) in [(header::SET_COOKIE, &*cookie), (header::LOCATION, &*rest)] {

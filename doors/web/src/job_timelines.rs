@@ -109,7 +109,9 @@ impl JobTimeline {
         let executors = executors_of(&index, job, executors);
         let bars = ended_bars(&index, &times, job.elapsed_us);
         let open = open_tasks(&index, before);
-        let end_us = job.elapsed_us;
+        // Tasks may have ended after the state of the job was read.
+        let last_us = bars.iter().map(|bar| bar.delivered_us).max();
+        let end_us = job.elapsed_us.max(last_us.unwrap_or_default());
         let opened = open.iter().map(|task| (task.index, task.after_us)).collect();
         // A job of 1,000,000 tasks keeps a processor busy for a second.
         let timeline = spawn_blocking(move || Timeline::of(executors, bars, open, end_us))
@@ -217,9 +219,9 @@ fn executors_of(
         let view = connected.iter().find(|view| view.name == *name);
         TimelineExecutor { name: name.clone(), slots: view.map_or(1, slots) }
     };
-    let mut executors: Vec<_> = index.executors.iter().map(of_name).collect();
+    let mut executors: Vec<_> = index.executors.names.iter().map(of_name).collect();
     if job.state == JobState::Running {
-        let others = connected.iter().filter(|view| !index.executors.contains(&view.name));
+        let others = connected.iter().filter(|view| !index.executors.names.contains(&view.name));
         let other =
             |view: &ExecutorView| TimelineExecutor { name: view.name.clone(), slots: slots(view) };
         executors.extend(others.map(other));
@@ -249,8 +251,10 @@ fn ended_bars(index: &JobIndex, times: &[Option<TracedTimes>], end_us: u64) -> V
         let delivery_us = times.map_or(0, |times| times.delivery_us);
         let assigned_us = ready_us + row.queued_us;
         // An estimate may not lead beyond the end of the job.
-        let last_us = end_us.saturating_sub(at_executor_us + delivery_us);
-        let staged_us = assigned_us.min(last_us);
+        let staged_us = match times {
+            Some(_) => assigned_us,
+            None => assigned_us.min(end_us.saturating_sub(at_executor_us)),
+        };
         let started_us = staged_us + row.waited_us;
         let ended_us = staged_us + at_executor_us;
         bars.push(TaskBar {
@@ -287,7 +291,7 @@ fn open_tasks(index: &JobIndex, before: Option<&JobTimeline>) -> Vec<OpenTask> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task_index::tests::row;
+    use crate::task_index::tests::{index, row};
 
     fn traced(row: &TaskRow, ready_us: u64) -> RecordedTask {
         RecordedTask {
@@ -301,6 +305,26 @@ mod tests {
             inputs: Vec::new(),
             outputs: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_beginning_that_is_not_told_is_that_of_the_task_before() {
+        // They run for 100, 100 and 99 microseconds.
+        let mut index = index(&["succeeded", "failed", "succeeded"]);
+        index.executors.position_of("n1");
+        index.rows.iter_mut().for_each(|row| (row.executor, row.waited_us) = (Some(0), 5));
+        let times = |ready_us| Some(TracedTimes { ready_us, delivery_us: 7 });
+        let times = [times(10), None, times(20)];
+        let drawn = |end_us| -> Vec<_> {
+            let bars = ended_bars(&index, &times, end_us).into_iter();
+            bars.map(|bar| (bar.is_estimated, bar.staged_us, bar.started_us, bar.delivered_us))
+                .collect()
+        };
+        let told = [(false, 10, 15, 122), (true, 10, 15, 115), (false, 20, 25, 131)];
+        assert_eq!(drawn(1000), told);
+        // An estimate leads to no end behind that of the job.
+        assert_eq!(drawn(112)[1], (true, 7, 12, 112));
+        assert!(open_tasks(&index, None).is_empty());
     }
 
     #[test]

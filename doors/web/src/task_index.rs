@@ -7,7 +7,7 @@
 //! from the beginning of the job on that have succeeded are then not asked for again.
 
 use std::cmp::Ordering;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -100,7 +100,7 @@ pub(crate) struct JobIndex {
     job: JobId,
     pub rows: Vec<TaskRow>,
     states: Vec<String>,
-    pub executors: Vec<String>,
+    pub executors: NameTable,
     /// Number of the first rows whose tasks have succeeded.
     pub settled: usize,
     freshness: Freshness,
@@ -178,7 +178,7 @@ impl JobIndex {
             job: job.job,
             rows: Vec::new(),
             states: Vec::new(),
-            executors: Vec::new(),
+            executors: NameTable::default(),
             settled: 0,
             freshness: Freshness::of(job, Instant::now()),
         }
@@ -211,11 +211,11 @@ impl JobIndex {
         let states: Vec<_> =
             part.states.iter().map(|state| position_of(&mut self.states, state) as u8).collect();
         let executors: Vec<_> =
-            part.executors.iter().map(|name| position_of(&mut self.executors, name)).collect();
+            part.executors.names.iter().map(|name| self.executors.position_of(name)).collect();
         self.rows.reserve(part.rows.len());
         self.rows.extend(part.rows.into_iter().map(|row| TaskRow {
             state: states[usize::from(row.state)],
-            executor: row.executor.map(|at| executors[at as usize] as u32),
+            executor: row.executor.map(|at| executors[at as usize]),
             ..row
         }));
     }
@@ -235,11 +235,7 @@ impl JobIndex {
 
     fn add(&mut self, task: &TaskView) {
         let state = position_of(&mut self.states, &task.state);
-        let executor = task.executor.as_ref().map(|name| position_of(&mut self.executors, name));
-        let texts = [task.id.as_deref(), task.executor.as_deref(), task.status.as_deref()];
-        let item = String::from_utf8_lossy(task.item.as_bytes());
-        let texts = texts.into_iter().flatten().chain([&*item]).collect::<Vec<_>>().join(" ");
-        let text: String = texts.chars().take(MAX_TEXT_CHARS).collect();
+        let executor = task.executor.as_ref().map(|name| self.executors.position_of(name));
         self.rows.push(TaskRow {
             index: task.task.index,
             tries: task.tries,
@@ -249,10 +245,10 @@ impl JobIndex {
             suspended_us: task.suspended_us,
             cpu_us: task.cpu_us,
             peak_memory_bytes: task.peak_memory_bytes,
-            executor: executor.map(|at| at as u32),
+            executor,
             state: state as u8,
             has_run: task.status.is_some() && task.reused.is_none(),
-            text: text.to_lowercase().into(),
+            text: text_of(task).into(),
         });
     }
 
@@ -317,8 +313,49 @@ fn parts(from: u32, total: u64) -> Vec<TaskRange> {
     (0..readers).map(part).collect()
 }
 
-/// Position of a name in a list, to which it is added if it is not there. Names are few, and the
-/// last one is often the next.
+/// Names by their positions, of which there may be thousands.
+#[derive(Clone, Default)]
+pub(crate) struct NameTable {
+    pub names: Vec<String>,
+    positions: HashMap<String, u32>,
+}
+
+impl NameTable {
+    /// The position of a name, which is added if it is not there.
+    pub fn position_of(&mut self, name: &str) -> u32 {
+        if let Some(at) = self.positions.get(name) {
+            return *at;
+        }
+        let at = self.names.len() as u32;
+        self.names.push(name.to_owned());
+        self.positions.insert(name.to_owned(), at);
+        at
+    }
+}
+
+/// The text of a task that is searched, in lower case.
+fn text_of(task: &TaskView) -> String {
+    let item = String::from_utf8_lossy(task.item.as_bytes());
+    let texts =
+        [task.id.as_deref(), task.executor.as_deref(), task.status.as_deref(), Some(&*item)];
+    let mut text = String::with_capacity(MAX_TEXT_CHARS);
+    for part in texts.into_iter().flatten() {
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        text.push_str(part);
+    }
+    if let Some((end, _)) = text.char_indices().nth(MAX_TEXT_CHARS) {
+        text.truncate(end);
+    }
+    match text.is_ascii() {
+        true => text.make_ascii_lowercase(),
+        false => text = text.to_lowercase(),
+    }
+    text
+}
+
+/// Position of a name in a list of few names, to which it is added if it is not there.
 fn position_of(names: &mut Vec<String>, name: &str) -> usize {
     names.iter().position(|known| known == name).unwrap_or_else(|| {
         names.push(name.to_owned());
@@ -351,7 +388,7 @@ pub(crate) mod tests {
     }
 
     /// Tasks with the states `states` and run times that fall from task to task.
-    fn index(states: &[&str]) -> JobIndex {
+    pub(crate) fn index(states: &[&str]) -> JobIndex {
         let names = ["failed", "succeeded"].map(str::to_owned).to_vec();
         let row = |(index, state): (usize, &&str)| TaskRow {
             state: names.iter().position(|name| name == state).unwrap() as u8,
@@ -361,7 +398,7 @@ pub(crate) mod tests {
             job: JobId(1),
             rows: states.iter().enumerate().map(row).collect(),
             states: names.clone(),
-            executors: Vec::new(),
+            executors: NameTable::default(),
             settled: 0,
             freshness: Freshness::of(&job(1, "a", JobState::Failed), Instant::now()),
         }
@@ -374,17 +411,21 @@ pub(crate) mod tests {
         assert_eq!(parts(0, 100_001), [range(0, Some(50_000)), range(50_000, None)]);
         assert_eq!(parts(7, 3), [range(7, None)]);
         let mut first = index(&["failed"]);
-        (first.states, first.executors) = (vec!["failed".into()], vec!["n1".into()]);
+        first.states = vec!["failed".into()];
+        first.executors.position_of("n1");
         let mut second = index(&["failed", "succeeded"]);
         second.states.reverse();
-        second.executors = vec!["n2".into(), "n1".into()];
+        let positions = ["n2", "n1"].map(|name| second.executors.position_of(name));
+        assert_eq!(positions, [0, 1]);
         second.rows[0] = TaskRow { state: 1, executor: Some(1), ..second.rows[0].clone() };
         second.rows[1] = TaskRow { state: 0, executor: Some(0), ..second.rows[1].clone() };
         first.append(second);
         let named: Vec<_> = first
             .rows
             .iter()
-            .map(|row| (first.state(row), row.executor.map(|at| &*first.executors[at as usize])))
+            .map(|row| {
+                (first.state(row), row.executor.map(|at| &*first.executors.names[at as usize]))
+            })
             .collect();
         assert_eq!(named, [("failed", None), ("failed", Some("n1")), ("succeeded", Some("n2"))]);
     }
