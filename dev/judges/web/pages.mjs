@@ -215,8 +215,8 @@ const cases = {
     const [, address, token] = await server.line(/^eyas web: http:\/\/([^/]*)\/site\/eyas\/\?token=(.*)$/);
     const places = await nginx(place, address, "/site/eyas");
     if (!places) {
-      assert(!process.env.CI, "nginx is missing; on Debian: apt-get install nginx-light openssl");
-      console.log("SKIPPED nginx is missing; on Debian: apt-get install nginx-light openssl");
+      assert(!process.env.CI, "nginx is missing; on Debian: apt-get install nginx openssl");
+      console.log("SKIPPED nginx is missing; on Debian: apt-get install nginx openssl");
       return;
     }
     for (const url of places) {
