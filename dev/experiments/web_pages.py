@@ -3,7 +3,8 @@
 
 The rate of a job of tasks that do nothing is measured in turns without pages, and with pages that
 follow the state of the cluster. Then `eyas web` is left alone, and pages of the last job's tasks
-are asked for: in the order of the job, sorted for the first time, and sorted again. Prints medians.
+are asked for: in the order of the job, sorted for the first time, and sorted again; and its
+timeline, for the first time and again. Prints medians.
 """
 
 from __future__ import annotations
@@ -123,14 +124,21 @@ def main() -> int:
         time.sleep(idle_s)
         idle = (cpu_s_of(web.proc) - before) / idle_s
         job = web.get("/jobs?order=newest&limit=1")[1]["jobs"][0]["job"]
-        paths = {"in order": "", "sorted": "?sort=ran_us", "again": "?sort=ran_us"}
-        took = {name: web.get(f"/jobs/{job}/tasks{path}")[0] for name, path in paths.items()}
+        paths = {
+            "in order": "tasks",
+            "sorted": "tasks?sort=ran_us",
+            "again": "tasks?sort=ran_us",
+            "timeline": "timeline",
+            "timeline again": "timeline?from_us=1",
+        }
+        took = {name: web.get(f"/jobs/{job}/{path}")[0] for name, path in paths.items()}
         memory = largest_mb(web.proc)
     medians = {number: statistics.median(values) for number, values in rates.items()}
     base = medians[numbers[0]]
     rows = [[number, f"{medians[number]:.0f}", medians[number] / base] for number in numbers]
     show("Tasks a second beside open pages, medians", ["pages", "tasks/s", "of none"], rows)
-    show("Seconds of a page of tasks", list(took), [[f"{s:.3f}" for s in took.values()]])
+    seconds = [[f"{s:.3f}" for s in took.values()]]
+    show("Seconds of a page of tasks, and of a timeline", list(took), seconds)
     print(f"eyas web: {idle:.3f} of a core idle, {memory:.0f} MB at most")
     holds = [
         conclude("loss of rate beside pages", 1 - min(medians.values()) / base, 0.03),

@@ -89,3 +89,5 @@ mod support;
 mod testbed;
 mod waiting;
 mod web;
+mod web_access;
+mod web_views;

@@ -88,6 +88,8 @@ fn words_of(command: &str) -> Call {
         "top" => call(&["--once", "--interval", "10ms"]),
         "events" => call(&[]),
         "web" => serving(&["--listen", "127.0.0.1:0"]),
+        "web token create" | "web token list" => call(&[]),
+        "web token revoke" => call(&["00000000"]),
         "start dispatcher" => serving(&["--owned", "--cluster", "other"]),
         "start executor" => call(&["--owned", "--cluster", "nowhere"]),
         "start local" => serving(&["--nodes", "1", "--slots", "1", "--cluster", "third"]),
@@ -123,7 +125,8 @@ fn commands(home: &Home) -> Vec<String> {
         .iter()
         .filter(is_whole)
         .map(|page| page.trim_start_matches("eyas-").replace('-', " "));
-    shown.chain(["worker map".to_owned(), "worker reduce".to_owned()]).collect()
+    // `web` is a command of its own, and has others below it.
+    shown.chain(["web", "worker map", "worker reduce"].map(str::to_owned)).collect()
 }
 
 /// `eyas` with these arguments, on the test's cluster unless they name another one.

@@ -16,45 +16,45 @@ use crate::support::{Cluster, DEADLINE, finish, signal, wait_for, wait_until};
 /// A task that ends when the file `go` is there.
 const WAITS: &str =
     "[[task]]\ncommand = [\"sh\", \"-c\", \"until [ -e go ]; do sleep 0.02; done\"]\n";
-const TOML: &str = "application/toml";
+pub(crate) const TOML: &str = "application/toml";
 
 /// `eyas web` of a cluster, on a free port.
-struct WebProcess {
+pub(crate) struct WebProcess {
     child: Option<Child>,
-    address: String,
-    token: String,
+    pub address: String,
+    pub token: String,
 }
 
 /// An answer over HTTP.
 #[derive(Debug)]
-struct Reply {
-    status: u16,
+pub(crate) struct Reply {
+    pub status: u16,
     head: String,
-    body: String,
+    pub body: String,
 }
 
 impl Reply {
     #[track_caller]
-    fn is(self, status: u16) -> Self {
+    pub fn is(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{self:?}");
         self
     }
 
     #[track_caller]
-    fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
 
     /// The code of an error, which also says what failed and what to do.
     #[track_caller]
-    fn code(&self) -> String {
+    pub fn code(&self) -> String {
         let error = &self.json()["error"];
         let has_words = |name: &str| error[name].as_str().is_some_and(|words| !words.is_empty());
         assert!(has_words("message") && has_words("hint"), "{self:?}");
         error["code"].as_str().expect("a code").to_owned()
     }
 
-    fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         let lines = self.head.lines().filter_map(|line| line.split_once(": "));
         lines.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
     }
@@ -75,17 +75,31 @@ fn exchange(mut stream: impl Read + Write, request: &str) -> Reply {
 
 impl WebProcess {
     #[track_caller]
-    fn start(cluster: &Cluster) -> Self {
+    pub fn start(cluster: &Cluster) -> Self {
         WebProcess::of(cluster.spawn_on(&["web"]))
     }
 
     /// A process that has just been started.
     #[track_caller]
-    fn of(mut child: Child) -> Self {
-        let line = first_line(&mut child);
-        let url = line.strip_prefix("eyas web: http://").unwrap_or_else(|| panic!("{line}"));
+    pub fn of(mut child: Child) -> Self {
+        let mut web = WebProcess::line_of(&mut child);
+        web.child = Some(child);
+        web
+    }
+
+    /// The server of a process that has just been started, which the test ends itself.
+    #[track_caller]
+    pub fn line_of(child: &mut Child) -> Self {
+        WebProcess::at(&first_line(child))
+    }
+
+    /// The server that a line tells of.
+    #[track_caller]
+    pub fn at(line: &str) -> Self {
+        let url = line.trim_end().strip_prefix("eyas web: http://");
+        let url = url.unwrap_or_else(|| panic!("{line}"));
         let (address, token) = url.split_once("/?token=").expect("a token");
-        WebProcess { address: address.to_owned(), token: token.to_owned(), child: Some(child) }
+        WebProcess { address: address.to_owned(), token: token.to_owned(), child: None }
     }
 
     fn connect(&self) -> TcpStream {
@@ -96,7 +110,7 @@ impl WebProcess {
 
     /// Sends a request with these headers alone.
     #[track_caller]
-    fn raw(&self, method: &str, path: &str, headers: &[&str], body: &str) -> Reply {
+    pub fn raw(&self, method: &str, path: &str, headers: &[&str], body: &str) -> Reply {
         let mut lines = headers.join("\r\n");
         if !lines.is_empty() {
             lines += "\r\n";
@@ -117,24 +131,24 @@ impl WebProcess {
 
     /// Sends a request with the token.
     #[track_caller]
-    fn send(&self, method: &str, path: &str, headers: &[&str], body: &str) -> Reply {
+    pub fn send(&self, method: &str, path: &str, headers: &[&str], body: &str) -> Reply {
         let bearer = self.bearer();
         self.raw(method, path, &[&[&*bearer], headers].concat(), body)
     }
 
     #[track_caller]
-    fn get(&self, path: &str) -> Reply {
+    pub fn get(&self, path: &str) -> Reply {
         self.send("GET", path, &[], "")
     }
 
     #[track_caller]
-    fn api(&self, path: &str) -> Value {
+    pub fn api(&self, path: &str) -> Value {
         self.get(&format!("/api/v1{path}")).is(200).json()
     }
 
     /// Submits a job of this kind. Returns its id.
     #[track_caller]
-    fn submit(&self, kind: &str, job: &str) -> u64 {
+    pub fn submit(&self, kind: &str, job: &str) -> u64 {
         let kind = format!("Content-Type: {kind}");
         let reply = self.send("POST", "/api/v1/jobs", &[&kind], job).is(201);
         let job = reply.json()["job"].as_u64().expect("an id");
@@ -143,9 +157,18 @@ impl WebProcess {
     }
 
     /// Opens a stream of events.
-    fn stream(&self, path: &str, headers: &[&str]) -> EventLines {
+    pub fn stream(&self, path: &str, headers: &[&str]) -> EventLines {
+        self.open_stream(path, &self.bearer(), headers)
+    }
+
+    /// The same with another token.
+    pub fn stream_with(&self, path: &str, token: &str) -> EventLines {
+        self.open_stream(path, &format!("Authorization: Bearer {token}"), &[])
+    }
+
+    fn open_stream(&self, path: &str, bearer: &str, headers: &[&str]) -> EventLines {
         let mut stream = self.connect();
-        let headers = [&[&*self.bearer()], headers].concat().join("\r\n");
+        let headers = [&[bearer], headers].concat().join("\r\n");
         // Without chunks, as HTTP/1.0 has none.
         let head =
             format!("GET /api/v1{path} HTTP/1.0\r\nHost: {}\r\n{headers}\r\n\r\n", self.address);
@@ -174,22 +197,22 @@ fn first_line(child: &mut Child) -> String {
     panic!("it ended: {line:?}");
 }
 
-struct EventLines {
+pub(crate) struct EventLines {
     lines: BufReader<TcpStream>,
 }
 
 /// An event of a stream.
 #[derive(Debug)]
-struct StreamEvent {
+pub(crate) struct StreamEvent {
     name: String,
     id: Option<String>,
-    data: Value,
+    pub data: Value,
 }
 
 impl EventLines {
     /// The next event; `None` at the end.
     #[track_caller]
-    fn next(&mut self) -> Option<StreamEvent> {
+    pub fn next(&mut self) -> Option<StreamEvent> {
         let (mut name, mut id, mut data) = (String::new(), None, None);
         let deadline = Instant::now() + DEADLINE;
         loop {
@@ -211,7 +234,7 @@ impl EventLines {
 
     /// Skips events until one has this name.
     #[track_caller]
-    fn until(&mut self, name: &str) -> StreamEvent {
+    pub fn until(&mut self, name: &str) -> StreamEvent {
         loop {
             let event = self.next().unwrap_or_else(|| panic!("the stream ended before `{name}`"));
             if event.name == name {
@@ -602,7 +625,11 @@ fn the_document_of_the_api_has_the_paths_that_are_served() {
     for (path, methods) in document["paths"].as_object().expect("paths") {
         for (method, route) in methods.as_object().expect("methods") {
             count += 1;
-            let path = path.replace("{job}", "1").replace("{index}", "0").replace("{pool}", "p");
+            let path = path
+                .replace("{job}", "1")
+                .replace("{index}", "0")
+                .replace("{pool}", "p")
+                .replace("{executor}", "n9");
             let required = route["parameters"].as_array().expect("a list").iter();
             let query: Vec<_> = required
                 .filter(|named| named["in"] == "query" && named["required"] == true)

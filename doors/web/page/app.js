@@ -1,5 +1,6 @@
 // The page: a line about the cluster, and the view of the URL. Each view and filter is in the URL.
 
+import { path } from "./base.js";
 import { api, cluster, follow, onChange } from "./cluster.js";
 import { Job } from "./job.js";
 import { Jobs } from "./jobs.js";
@@ -9,6 +10,7 @@ import { Component, render } from "./preact.js";
 import { count } from "./words.js";
 
 function connection() {
+  if (!cluster.isKnown) return "the token of this page is no longer accepted: open the URL that eyas web has printed";
   if (!cluster.isHere) return "the server of this page does not answer; trying again";
   if (cluster.isConnected === false) return "the dispatcher does not answer; trying again";
   return "";
@@ -57,16 +59,15 @@ class App extends Component {
   }
 
   view() {
-    const path = location.pathname;
-    const job = path.match(/^\/jobs\/(\d+)$/)?.[1];
+    const job = path().match(/^\/jobs\/(\d+)$/)?.[1];
     if (job) return html`<${Job} key=${job} job=${Number(job)} />`;
-    return path === "/nodes" ? html`<${Nodes} />` : html`<${Jobs} />`;
+    return path() === "/nodes" ? html`<${Nodes} />` : html`<${Jobs} />`;
   }
 
   render() {
-    const path = location.pathname;
+    const here = path();
     const lost = connection();
-    document.title = `${path === "/" ? "Jobs" : path.slice(1).replace("/", " ")} · eyas ${this.state.title}`;
+    document.title = `${here === "/" ? "Jobs" : here.slice(1).replace("/", " ")} · eyas ${this.state.title}`;
     const tab = (to, words, isHere) =>
       html`<${Link} to=${to} aria-current=${isHere ? "page" : undefined}>${words}<//>`;
     return html`<a class="skip" href="#view">Skip to the content</a>
@@ -74,7 +75,7 @@ class App extends Component {
         <b class="brand">eyas</b>
         <span class="cluster">${this.state.title}</span>
         <nav aria-label="Views">
-          ${tab("/", "Jobs", path !== "/nodes")} ${tab("/nodes", "Nodes", path === "/nodes")}
+          ${tab("/", "Jobs", here !== "/nodes")} ${tab("/nodes", "Nodes", here === "/nodes")}
         </nav>
         <${Summary} />
       </header>

@@ -1,6 +1,8 @@
 // The state of the cluster, as the server tells it. There is one stream of events for the page.
 
-const API = "/api/v1";
+import { BASE } from "./base.js";
+
+export const API = `${BASE}/api/v1`;
 // After a stream was refused, as while the server restarts, milliseconds.
 const AGAIN_MS = 3000;
 // A request is given up after this time.
@@ -22,6 +24,8 @@ export const cluster = {
   isConnected: null,
   // Whether the server answers.
   isHere: true,
+  // Whether the server lets this page in: one that has started again has another token.
+  isKnown: true,
   isLoaded: false,
 };
 
@@ -77,7 +81,7 @@ export function follow() {
       tell();
     });
   stream.onopen = () => {
-    cluster.isHere = true;
+    [cluster.isHere, cluster.isKnown] = [true, true];
     tell();
   };
   on("dispatcher", ({ is_connected }) => (cluster.isConnected = is_connected));
@@ -96,6 +100,12 @@ export function follow() {
   stream.onerror = () => {
     cluster.isHere = false;
     tell();
-    if (stream.readyState === EventSource.CLOSED) setTimeout(follow, AGAIN_MS);
+    if (stream.readyState !== EventSource.CLOSED) return;
+    setTimeout(follow, AGAIN_MS);
+    // A stream does not say with which status it was refused.
+    api("/status").catch(({ status }) => {
+      [cluster.isHere, cluster.isKnown] = [status !== 0, status !== 401];
+      tell();
+    });
   };
 }

@@ -1,17 +1,20 @@
-// One job: counts, throughput over time, and its tasks.
+// One job: counts, failures, the timeline, throughput over time, and its tasks.
 
-import { api, cluster, text } from "./cluster.js";
-import { Choice, Failure, Link, Search, State, ended, go, html } from "./parts.js";
+import { Sources, Throughput } from "./charts.js";
+import { API, api, cluster } from "./cluster.js";
+import { Choice, Failure, Link, Search, State, Wide, ended, go, html } from "./parts.js";
 import { parameter, tasksBar, total, withParameters } from "./parts.js";
 import { Component } from "./preact.js";
+import { TaskDetails } from "./task_details.js";
+import { Timeline } from "./timeline.js";
 import { bytes, count, counted, duration, moment, name, rate } from "./words.js";
 
 // Tasks of a page.
 const LIMIT = 50;
 // Least time between two questions about a running job, milliseconds.
 const EVERY_MS = 2000;
-// Of what a task has printed, the end is shown, characters.
-const SHOWN_CHARS = 20_000;
+// Failed tasks that are shown above the table.
+const FAILURES = 5;
 const STATES = ["failed", "blocked", "waiting", "assigned", "suspended", "succeeded", "cancelled"];
 const ORDERS = [
   ["", "as submitted"],
@@ -20,66 +23,6 @@ const ORDERS = [
   ["peak_memory_bytes", "most memory"],
   ["tries", "most tries"],
 ];
-
-/** Ended tasks for each second, as an area over time. */
-function Throughput({ samples }) {
-  const last = samples.at(-1);
-  if (!last || samples.length < 2) return html`<p class="lead">There are no samples yet.</p>`;
-  const rates = samples.map((sample) => sample.ended / Math.max(sample.interval_us / 1e6, 1e-6));
-  const most = Math.max(...rates, 1e-9);
-  const x = (us) => (us / last.at_us) * 1000;
-  const y = (value) => 118 - (value / most) * 110;
-  let line = "M 0 118";
-  samples.forEach((sample, at) => {
-    line += ` L ${x(sample.at_us - sample.interval_us).toFixed(1)} ${y(rates[at]).toFixed(1)}`;
-    line += ` L ${x(sample.at_us).toFixed(1)} ${y(rates[at]).toFixed(1)}`;
-  });
-  const words = `Ended tasks per second over ${duration(last.at_us)}; at most ${rate(most)}`;
-  return html`<figure>
-    <figcaption>
-      <h3>Throughput</h3>
-      <small>ended tasks per second, up to ${rate(most)}</small>
-    </figcaption>
-    <svg viewBox="0 0 1000 120" preserveAspectRatio="none" role="img" aria-label=${words}>
-      <path class="area" d=${`${line} L 1000 118 Z`} /><path class="line" d=${line} />
-    </svg>
-    <div class="axis"><small>0</small><small>${duration(last.at_us)}</small></div>
-  </figure>`;
-}
-
-/** What is known of one task: why it waits or how it ended, and what it has printed. */
-class Details extends Component {
-  state = { because: null, streams: [], error: null };
-
-  async componentDidMount() {
-    const path = `/jobs/${this.props.job}/tasks/${this.props.index}`;
-    try {
-      const { explanation } = await api(`${path}/explanation`);
-      this.setState({ because: explanation.because, command: explanation.task.command });
-      const streams = await Promise.all(
-        ["stdout", "stderr"].map(async (stream) => [stream, await text(`${path}/${stream}`).catch(() => "")]),
-      );
-      this.setState({ streams: streams.filter(([, printed]) => printed) });
-    } catch (error) {
-      this.setState({ error });
-    }
-  }
-
-  render() {
-    const { because, command, streams, error } = this.state;
-    const path = `/api/v1/jobs/${this.props.job}/tasks/${this.props.index}`;
-    return html`<div class="details">
-      <${Failure} error=${error} />
-      ${command?.length > 0 && html`<pre class="command">${command.map(name).join(" ")}</pre>`}
-      ${because?.map((sentence) => html`<p>${sentence}</p>`)}
-      ${streams.map(
-        ([stream, printed]) =>
-          html`<h3>${stream} <a href=${`${path}/${stream}`}>whole</a></h3>
-            <pre>${printed.slice(-SHOWN_CHARS)}</pre>`,
-      )}
-    </div>`;
-  }
-}
 
 function TaskRow({ task, isOpen }) {
   const index = task.task.split(".")[1];
@@ -96,11 +39,35 @@ function TaskRow({ task, isOpen }) {
       <td class="number">${task.ran_us > 0 ? duration(task.ran_us) : ""}</td>
       <td class="number">${task.peak_memory_bytes > 0 ? bytes(task.peak_memory_bytes) : ""}</td>
     </tr>
-    ${isOpen && html`<tr><td colspan="8"><${Details} job=${task.task.split(".")[0]} index=${index} /></td></tr>`}`;
+    ${isOpen && html`<tr><td colspan="8"><${TaskDetails} job=${task.task.split(".")[0]} index=${index} /></td></tr>`}`;
+}
+
+/** A failed task, with the end of its standard error. */
+function FailedTask({ job, failure }) {
+  const index = failure.task.split(".")[1];
+  return html`<li>
+    <${Link} to=${withParameters({ task: index })}>Task ${failure.task}<//>
+    <span class="name">${failure.id ? `${failure.id} ` : ""}${name(failure.item)}</span>
+    <span class="bad-text">${failure.status}</span>
+    <a href=${`${API}/jobs/${job}/tasks/${index}/stderr`}>log</a>
+    ${failure.stderr && html`<pre tabindex="0">${failure.stderr}</pre>`}
+  </li>`;
+}
+
+function Failures({ job, failures, failed }) {
+  const all = withParameters({ state: "failed", cursor: "", back: "" });
+  const shown = failures.slice(0, FAILURES);
+  return html`<section aria-label="Failures">
+    <h2>Failures</h2>
+    <ul class="failures">
+      ${shown.map((failure) => html`<${FailedTask} key=${failure.task} ...${{ job, failure }} />`)}
+    </ul>
+    ${failed > FAILURES && html`<${Link} to=${all}>All ${count(failed)} failed tasks<//>`}
+  </section>`;
 }
 
 export class Job extends Component {
-  state = { tasks: [], next: null, samples: null, error: null };
+  state = { tasks: [], next: null, samples: null, failures: [], error: null };
 
   componentDidMount() {
     this.load();
@@ -143,7 +110,7 @@ export class Job extends Component {
       ]);
       // A later question may have been answered first.
       if (this.isGone || this.loaded !== query) return;
-      this.setState({ tasks, next, matches, samples: report.samples, error: null });
+      this.setState({ tasks, next, matches, samples: report.samples, failures: report.failures, error: null });
     } catch (error) {
       if (!this.isGone) this.setState({ error });
     }
@@ -167,6 +134,20 @@ export class Job extends Component {
     return left > 0 && html`<button onClick=${() => this.change("/retry")}>Retry ${counted(left, "task")}</button>`;
   }
 
+  /** The task of the URL, if the table does not show it. */
+  selected() {
+    const [index, { job }] = [parameter("task"), this.props];
+    const isShown = this.state.tasks.some((task) => task.task === `${job}.${index}`);
+    if (index === "" || isShown) return null;
+    return html`<section aria-label="Selected task">
+      <div class="head">
+        <h2>Task ${job}.${index}</h2>
+        <${Link} to=${withParameters({ task: "" })}>Close<//>
+      </div>
+      <${TaskDetails} key=${index} job=${job} index=${index} />
+    </section>`;
+  }
+
   tasks() {
     const { tasks, next, matches } = this.state;
     const [cursor, back] = [parameter("cursor"), parameter("back").split(",").filter(Boolean)];
@@ -183,36 +164,38 @@ export class Job extends Component {
       </div>
       ${tasks.length === 0
         ? html`<p class="note">No such task.</p>`
-        : html`<div class="wide">
-            <table>
-              <thead>
-                <tr>
-                  <th class="number">Task</th>
-                  <th>Item</th>
-                  <th>State</th>
-                  <th>Failure</th>
-                  <th>Executor</th>
-                  <th class="number">Tries</th>
-                  <th class="number">Ran</th>
-                  <th class="number">Memory</th>
-                </tr>
-              </thead>
-              <tbody>
-                ${tasks.map(
-                  (task) =>
-                    html`<${TaskRow}
-                      key=${task.task}
-                      task=${task}
-                      isOpen=${parameter("task") === task.task.split(".")[1]}
-                    />`,
-                )}
-              </tbody>
-            </table>
-          </div>`}
+        : html`<${Wide} label="Table of tasks">
+            <thead>
+              <tr>
+                <th class="number">Task</th>
+                <th>Item</th>
+                <th>State</th>
+                <th>Failure</th>
+                <th>Executor</th>
+                <th class="number">Tries</th>
+                <th class="number">Ran</th>
+                <th class="number">Memory</th>
+              </tr>
+            </thead>
+            <tbody>
+              ${tasks.map(
+                (task) =>
+                  html`<${TaskRow}
+                    key=${task.task}
+                    task=${task}
+                    isOpen=${parameter("task") === task.task.split(".")[1]}
+                  />`,
+              )}
+            </tbody>
+          <//>`}
       <nav class="pages" aria-label="Pages of tasks">
         ${back.length > 0 && html`<${Link} to=${before} rel="prev">Earlier<//>`}
         ${next !== null && next !== undefined && html`<${Link} to=${after} rel="next">Next ${LIMIT}<//>`}
         ${matches !== null && matches !== undefined && html`<small>${counted(matches, "task")} found</small>`}
+        <span class="export">
+          All tasks as <a href=${`${API}/jobs/${this.props.job}/tasks.csv`}>CSV</a>
+          ${" "}<a href=${`${API}/jobs/${this.props.job}/tasks.json`}>JSON</a>
+        </span>
       </nav>
     </section>`;
   }
@@ -247,7 +230,15 @@ export class Job extends Component {
           ${facts.map(([term, value]) => html`<div><dt>${term}</dt><dd>${value}</dd></div>`)}
         </dl>
       </section>
-      ${this.state.samples && html`<section><${Throughput} samples=${this.state.samples} /></section>`}
+      ${tasks.failed > 0 &&
+      this.state.failures.length > 0 &&
+      html`<${Failures} job=${job} failures=${this.state.failures} failed=${tasks.failed} />`}
+      <section><${Timeline} job=${job} /></section>
+      ${this.selected()}
+      ${this.state.samples &&
+      html`<section class="charts">
+        <${Throughput} samples=${this.state.samples} /><${Sources} samples=${this.state.samples} />
+      </section>`}
       ${this.tasks()}`;
   }
 }

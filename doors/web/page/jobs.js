@@ -1,7 +1,7 @@
 // The list of jobs: failures first.
 
 import { cluster } from "./cluster.js";
-import { Choice, Link, Search, State, ended, html, parameter, tasksBar, total } from "./parts.js";
+import { Choice, Link, Search, State, Wide, ended, html, parameter, tasksBar, total } from "./parts.js";
 import { count, duration, moment } from "./words.js";
 
 // More rows than this are behind a button: a browser draws each of them again at each change.
@@ -64,25 +64,23 @@ export function Jobs() {
       ? html`<p class="note">
           ${cluster.jobs.size === 0 ? html`No job yet. Submit one with <code>eyas run --each …</code>` : "No such job."}
         </p>`
-      : html`<div class="wide">
-          <table>
-            <thead>
-              <tr>
-                <th class="number">Job</th>
-                <th>Name</th>
-                <th>State</th>
-                <th>Tasks</th>
-                <th class="number">Failures</th>
-                <th class="number">Time</th>
-                <th>User</th>
-                <th class="number">Submitted</th>
-              </tr>
-            </thead>
-            <tbody>
-              ${all.slice(0, shown).map((job) => html`<${Row} key=${job.job} job=${job} />`)}
-            </tbody>
-          </table>
-        </div>`}
+      : html`<${Wide} label="Table of jobs">
+          <thead>
+            <tr>
+              <th class="number">Job</th>
+              <th>Name</th>
+              <th>State</th>
+              <th>Tasks</th>
+              <th class="number">Failures</th>
+              <th class="number">Time</th>
+              <th>User</th>
+              <th class="number">Submitted</th>
+            </tr>
+          </thead>
+          <tbody>
+            ${all.slice(0, shown).map((job) => html`<${Row} key=${job.job} job=${job} />`)}
+          </tbody>
+        <//>`}
     ${all.length > shown && html`<p><${Link} to=${`/?${more}`}>Show more of ${count(all.length)} jobs<//></p>`}
   </section>`;
 }

@@ -1,7 +1,7 @@
 // The executors: what they do, and what they hold.
 
 import { cluster } from "./cluster.js";
-import { Bar, State, html } from "./parts.js";
+import { Bar, State, Wide, html } from "./parts.js";
 import { bytes, count, counted } from "./words.js";
 
 function processors(milli) {
@@ -59,28 +59,26 @@ export function Nodes() {
   }
   return html`<section aria-label="Nodes">
     <div class="head"><h1>Nodes</h1><small>${counted(nodes.length, "executor")}</small></div>
-    <div class="wide">
-      <table>
-        <thead>
-          <tr>
-            <th>Executor</th>
-            <th>Host</th>
-            <th>State</th>
-            <th>Processors</th>
-            <th class="number">Computing</th>
-            <th class="number">Staging</th>
-            <th class="number">Ended</th>
-            <th>Store</th>
-            <th>
-              Read from <span class="mark local"></span>local <span class="mark peer"></span>peers
-              <span class="mark persistent"></span>storage
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          ${nodes.map((node) => html`<${Row} key=${node.name} node=${node} />`)}
-        </tbody>
-      </table>
-    </div>
+    <${Wide} label="Table of nodes">
+      <thead>
+        <tr>
+          <th>Executor</th>
+          <th>Host</th>
+          <th>State</th>
+          <th>Processors</th>
+          <th class="number">Computing</th>
+          <th class="number">Staging</th>
+          <th class="number">Ended</th>
+          <th>Store</th>
+          <th>
+            Read from <span class="mark local"></span>local <span class="mark peer"></span>peers
+            <span class="mark persistent"></span>storage
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        ${nodes.map((node) => html`<${Row} key=${node.name} node=${node} />`)}
+      </tbody>
+    <//>
   </section>`;
 }

@@ -1,18 +1,19 @@
 // Small parts that the views share.
 
+import { BASE, path } from "./base.js";
 import htm from "./htm.js";
 import { h } from "./preact.js";
 import { count } from "./words.js";
 
 export const html = htm.bind(h);
 
-/** Goes to a URL of this page. */
+/** Goes to a view: its path, without that of the page. */
 export function go(url, isReplaced = false) {
-  history[isReplaced ? "replaceState" : "pushState"](null, "", url);
+  history[isReplaced ? "replaceState" : "pushState"](null, "", BASE + url);
   dispatchEvent(new PopStateEvent("popstate"));
 }
 
-/** The present URL with other parameters; empty ones are left out. */
+/** The present view with other parameters; empty ones are left out. */
 export function withParameters(changes) {
   const parameters = new URLSearchParams(location.search);
   for (const [name, value] of Object.entries(changes)) {
@@ -20,7 +21,7 @@ export function withParameters(changes) {
     else parameters.set(name, value);
   }
   const query = parameters.toString();
-  return location.pathname + (query ? `?${query}` : "");
+  return path() + (query ? `?${query}` : "");
 }
 
 export function parameter(name) {
@@ -35,17 +36,23 @@ export function Link({ to, children, ...others }) {
     go(to);
     scrollTo(0, 0);
   };
-  return html`<a href=${to} onClick=${follow} ...${others}>${children}</a>`;
+  return html`<a href=${BASE + to} onClick=${follow} ...${others}>${children}</a>`;
 }
 
 export function State({ state }) {
   return html`<span class=${`state ${state}`}>${state}</span>`;
 }
 
+/** A table that is wider than a narrow window; the keyboard can scroll it, too. */
+export function Wide({ label, children }) {
+  return html`<div class="wide" tabindex="0" role="group" aria-label=${label}><table>${children}</table></div>`;
+}
+
 /** A bar of parts, each with a class, a number and a noun. Its text is for screen readers. */
 export function Bar({ parts, label }) {
   const shown = parts.filter((part) => part.value > 0);
-  const words = label ?? shown.map((part) => `${count(part.value)} ${part.name}`).join(", ");
+  const said = shown.map((part) => `${count(part.value)} ${part.name}`).join(", ");
+  const words = label ?? (said || "nothing");
   return html`<div class="bar" role="img" aria-label=${words} title=${words}>
     ${shown.map((part) => html`<span class=${part.kind} style=${{ flexGrow: part.value }}></span>`)}
   </div>`;

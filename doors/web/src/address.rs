@@ -8,6 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use axum::http::Uri;
+
 /// Where the process listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebAddress {
@@ -26,6 +28,8 @@ pub enum WebAddressError {
     Name(String),
     /// Browsers on other machines would reach the process, and no name is allowed.
     Open(SocketAddr),
+    /// Not the beginning of paths.
+    Base(String),
 }
 
 impl std::error::Error for WebAddressError {}
@@ -48,6 +52,11 @@ impl std::fmt::Display for WebAddressError {
                 "{address} can be reached from other machines: say with --allow-host NAME under \
                  which name browsers reach it, or listen on 127.0.0.1"
             ),
+            WebAddressError::Base(text) => write!(
+                f,
+                "`{text}` cannot be the beginning of paths: write /NAME or /NAME/NAME of letters, \
+                 digits and -._~, such as /eyas"
+            ),
         }
     }
 }
@@ -67,6 +76,55 @@ impl FromStr for WebAddress {
         }
         let address = text.replace("localhost:", "127.0.0.1:").parse();
         address.map(WebAddress::Tcp).map_err(|_| WebAddressError::Address(text.into()))
+    }
+}
+
+/// The beginning of the paths at which browsers reach the process behind a reverse proxy, such as
+/// `/eyas`; empty for none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BasePath(String);
+
+impl BasePath {
+    /// The text, without a slash at its end.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// Takes the beginning away from a URI that has it. Some reverse proxies pass it on, others
+    /// have taken it away.
+    pub(crate) fn take_from(&self, uri: &mut Uri) {
+        let rest = uri.path().strip_prefix(&*self.0);
+        let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with('/')) else {
+            return;
+        };
+        let path = if rest.is_empty() { "/" } else { rest };
+        let path = match uri.query() {
+            Some(query) => format!("{path}?{query}"),
+            None => path.to_owned(),
+        };
+        let mut parts = uri.clone().into_parts();
+        parts.path_and_query = path.parse().ok();
+        if let Ok(changed) = Uri::from_parts(parts) {
+            *uri = changed;
+        }
+    }
+}
+
+impl FromStr for BasePath {
+    type Err = WebAddressError;
+
+    fn from_str(text: &str) -> Result<Self, WebAddressError> {
+        let path = text.strip_suffix('/').unwrap_or(text);
+        let is_part = |part: &str| {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+            !part.is_empty() && part != "." && part != ".." && part.chars().all(is_plain)
+        };
+        let mut parts = path.split('/');
+        let is_path = parts.next() == Some("") && parts.all(is_part);
+        match is_path && text.starts_with('/') {
+            true => Ok(BasePath(path.to_owned())),
+            false => Err(WebAddressError::Base(text.to_owned())),
+        }
     }
 }
 
@@ -149,6 +207,25 @@ mod tests {
         for wrong in ["", "http://a", "a:80", "a/b", "ä"] {
             assert!(HostNames::read(&[wrong.to_owned()]).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn beginnings_of_paths_are_read() {
+        let read = |text: &str| text.parse().map(|base: BasePath| base.0);
+        assert_eq!(read("/eyas/"), Ok("/eyas".into()));
+        assert_eq!(read("/site/eyas-1"), Ok("/site/eyas-1".into()));
+        assert_eq!(read("/"), Ok(String::new()));
+        for wrong in ["", "eyas", "//evil", "/a//b", "/a/../b", "/a?b", "/{job}", "/a b", "/*"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        let taken = |text: &str| {
+            let mut uri: Uri = text.parse().unwrap();
+            "/eyas".parse::<BasePath>().unwrap().take_from(&mut uri);
+            uri.to_string()
+        };
+        assert_eq!(taken("/eyas/jobs/1?state=failed"), "/jobs/1?state=failed");
+        assert_eq!(["/eyas", "/eyas/", "/eyas?a=1"].map(taken), ["/", "/", "/?a=1"]);
+        assert_eq!(["/eyasx", "/jobs", "/"].map(taken), ["/eyasx", "/jobs", "/"]);
     }
 
     #[test]

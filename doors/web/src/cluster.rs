@@ -98,6 +98,15 @@ pub(crate) async fn executors(State(shared): State<Arc<Shared>>) -> Answered {
     }
 }
 
+/// `POST /executors/{executor}/stop`.
+pub(crate) async fn stop_executor(
+    State(shared): State<Arc<Shared>>,
+    Path(executor): Path<String>,
+) -> Answered {
+    let request = FromClient::StopExecutor { executor };
+    Ok(named("executors", &shared.dispatcher.change(request).await?))
+}
+
 async fn pools_named(shared: &Shared, name: Option<String>) -> Answered {
     let request = FromClient::Pools(PoolsRequest::Show { name });
     match &*shared.dispatcher.look(request).await? {
@@ -114,6 +123,27 @@ pub(crate) async fn pools(State(shared): State<Arc<Shared>>) -> Answered {
 /// `GET /pools/{pool}`.
 pub(crate) async fn pool(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answered {
     pools_named(&shared, Some(name)).await
+}
+
+async fn change_pool(shared: &Shared, name: String, request: PoolsRequest) -> Answered {
+    shared.dispatcher.change(FromClient::Pools(request)).await?;
+    pools_named(shared, Some(name)).await
+}
+
+/// `POST /pools/{pool}/pause`.
+pub(crate) async fn pause_pool(
+    State(shared): State<Arc<Shared>>,
+    Path(name): Path<String>,
+) -> Answered {
+    change_pool(&shared, name.clone(), PoolsRequest::Pause { name }).await
+}
+
+/// `POST /pools/{pool}/resume`.
+pub(crate) async fn resume_pool(
+    State(shared): State<Arc<Shared>>,
+    Path(name): Path<String>,
+) -> Answered {
+    change_pool(&shared, name.clone(), PoolsRequest::Resume { name }).await
 }
 
 #[derive(Deserialize)]

@@ -4,7 +4,8 @@
 //!    whose name resolves to this machine, could read everything.
 //! 2. **Token**: `Authorization: Bearer TOKEN`, or the cookie. A browser comes with the token in
 //!    the URL once, gets the cookie, and is sent on to the URL without it, so that the token is in
-//!    no history, log or `Referer`. A Unix socket needs no token: only its user can open it.
+//!    no history, log or `Referer`. The token is that of this process, which permits everything, or
+//!    one of `web_tokens`, with a scope. A Unix socket needs no token: only its user can open it.
 //! 3. **Origin**: a request with an effect comes from a page of this process or from a program.
 //!    Cookies alone do not show that: another server on this machine is of the same site, because
 //!    ports do not count. So `Origin` and `Sec-Fetch-Site` are checked for every method but GET,
@@ -18,10 +19,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
 use tokio::time::timeout;
 
 use crate::address::HostNames;
@@ -29,6 +32,7 @@ use crate::api_error::ApiError;
 use crate::attempts::WrongTokens;
 use crate::shared::Shared;
 use crate::token::WebToken;
+use crate::web_tokens::{WebScope, WebTokens};
 
 /// A request is answered within this time, with its body; streams have begun by then.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(150);
@@ -47,8 +51,20 @@ pub(crate) struct Gate {
     pub own: Option<SocketAddr>,
     pub names: HostNames,
     pub token: WebToken,
+    pub tokens: WebTokens,
     pub wrong: WrongTokens,
     pub shared: Arc<Shared>,
+}
+
+/// What the token of a request permits. Handlers find it in the request's extensions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Granted(pub WebScope);
+
+/// A request that is let in.
+struct Admitted {
+    scope: WebScope,
+    /// The token, if it may be revoked while its answer is sent.
+    token: Option<String>,
 }
 
 /// How a request has shown that it may come in.
@@ -62,19 +78,45 @@ enum Proof {
 }
 
 /// Lets a request in, or refuses it.
-pub(crate) async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+pub(crate) async fn admit(
+    State(gate): State<Arc<Gate>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     gate.shared.requests.fetch_add(1, Ordering::Relaxed);
     let is_page = is_page(request.uri());
     let answered = match gate.check(request.method(), request.uri(), request.headers()) {
-        Ok(None) => match timeout(REQUEST_DEADLINE, next.run(request)).await {
-            Ok(response) => as_json(response),
-            Err(_) => late().into_response(),
-        },
-        Ok(Some(exchanged)) => exchanged,
+        Ok(Passage::In(Admitted { scope, token })) => {
+            request.extensions_mut().insert(Granted(scope));
+            match timeout(REQUEST_DEADLINE, next.run(request)).await {
+                Ok(response) => while_accepted(gate, token, as_json(response)),
+                Err(_) => late().into_response(),
+            }
+        }
+        Ok(Passage::Exchanged(response)) => response,
         Err(why) if is_page => page_error(&why),
         Err(why) => why.into_response(),
     };
     with_headers(answered, is_page)
+}
+
+/// Where a request goes on.
+enum Passage {
+    In(Admitted),
+    /// It had the token in the URL, and this is its answer.
+    Exchanged(Response),
+}
+
+/// A stream that ends when its token is no longer accepted.
+fn while_accepted(gate: Arc<Gate>, token: Option<String>, response: Response) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let is_stream = kind.is_some_and(|kind| kind == "text/event-stream");
+    let Some(token) = token.filter(|_| is_stream) else { return response };
+    let (head, body) = response.into_parts();
+    let accepted = body
+        .into_data_stream()
+        .take_while(move |_| std::future::ready(gate.tokens.scope_of(&token).is_some()));
+    Response::from_parts(head, Body::from_stream(accepted))
 }
 
 /// Whether a path is of the page, for people, and not of the API.
@@ -94,13 +136,8 @@ fn late() -> ApiError {
 }
 
 impl Gate {
-    /// Checks a request. Returns an answer if it brings the token in the URL.
-    fn check(
-        &self,
-        method: &Method,
-        uri: &Uri,
-        headers: &HeaderMap,
-    ) -> Result<Option<Response>, ApiError> {
+    /// Checks a request.
+    fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Passage, ApiError> {
         let host = text(headers, &header::HOST).unwrap_or_default();
         if self.own.is_some_and(|own| !self.names.are_of(host, own)) {
             return Err(forbidden(
@@ -110,32 +147,47 @@ impl Gate {
             ));
         }
         if let Some((given, rest)) = token_in(uri).filter(|_| self.own.is_some()) {
-            return match self.token.is(given) && matches!(*method, Method::GET | Method::HEAD) {
-                true => Ok(Some(self.exchanged(&rest))),
-                false => Err(self.wrong_token()),
+            let is_read = matches!(*method, Method::GET | Method::HEAD);
+            return match self.admitted(given).filter(|_| is_read) {
+                Some(_) => Ok(Passage::Exchanged(self.exchanged(given, &rest, headers))),
+                None => Err(self.wrong_token()),
             };
         }
-        let proof = self.proof(uri, headers)?;
+        let (proof, admitted) = self.proof(uri, headers)?;
         check_origin(method, uri, headers, host, proof)?;
-        Ok(None)
+        Ok(Passage::In(admitted))
     }
 
-    fn proof(&self, uri: &Uri, headers: &HeaderMap) -> Result<Proof, ApiError> {
-        let Some(own) = self.own else { return Ok(Proof::Socket) };
+    /// What a token permits; `None` if it is wrong.
+    fn admitted(&self, given: &str) -> Option<Admitted> {
+        if self.token.is(given) {
+            return Some(Admitted { scope: WebScope::Admin, token: None });
+        }
+        let scope = self.tokens.scope_of(given)?;
+        Some(Admitted { scope, token: Some(given.to_owned()) })
+    }
+
+    fn proof(&self, uri: &Uri, headers: &HeaderMap) -> Result<(Proof, Admitted), ApiError> {
+        let Some(own) = self.own else {
+            return Ok((Proof::Socket, Admitted { scope: WebScope::Admin, token: None }));
+        };
         if OPEN_PATHS.contains(&uri.path()) {
-            return Ok(Proof::Open);
+            return Ok((Proof::Open, Admitted { scope: WebScope::Read, token: None }));
         }
         let authorization = text(headers, &header::AUTHORIZATION);
         if let Some((scheme, token)) = authorization.and_then(|words| words.split_once(' ')) {
-            let is_right = scheme.eq_ignore_ascii_case("bearer") && self.token.is(token.trim());
-            return if is_right { Ok(Proof::Bearer) } else { Err(self.wrong_token()) };
+            let is_bearer = scheme.eq_ignore_ascii_case("bearer");
+            let admitted = self.admitted(token.trim()).filter(|_| is_bearer);
+            let admitted = admitted.ok_or_else(|| self.wrong_token())?;
+            return Ok((Proof::Bearer, admitted));
         }
         let name = cookie_name(own);
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
         let pairs = cookies.flat_map(|line| line.split(';')).filter_map(|c| c.split_once('='));
         let own_cookies: Vec<_> = pairs.filter(|(key, _)| key.trim() == name).collect();
-        if own_cookies.iter().any(|(_, value)| self.token.is(value.trim())) {
-            return Ok(Proof::Cookie);
+        let admitted = own_cookies.iter().find_map(|(_, value)| self.admitted(value.trim()));
+        if let Some(admitted) = admitted {
+            return Ok((Proof::Cookie, admitted));
         }
         if !own_cookies.is_empty() {
             return Err(self.wrong_token());
@@ -150,8 +202,8 @@ impl Gate {
 
     /// Notes a wrong token.
     fn wrong_token(&self) -> ApiError {
-        let hint =
-            "`eyas web` has a new token each time it starts: use the URL that it has printed";
+        let hint = "`eyas web` has a new token each time it starts: use the URL that it has \
+                    printed, or make a token that lasts with `eyas web token create`";
         match self.wrong.note(Instant::now()) {
             true => ApiError::new(
                 StatusCode::TOO_MANY_REQUESTS,
@@ -166,12 +218,16 @@ impl Gate {
     }
 
     /// Gives a browser the cookie, and sends it on to the URL without the token.
-    fn exchanged(&self, rest: &str) -> Response {
+    fn exchanged(&self, token: &str, rest: &str, headers: &HeaderMap) -> Response {
         let name = self.own.map(cookie_name).unwrap_or_default();
-        let token = self.token.text();
-        let cookie = format!("{name}={token}; HttpOnly; SameSite=Strict; Path=/");
+        let base = self.shared.base.text();
+        // A client that lies about this harms nothing but its own cookie.
+        let forwarded = text(headers, &HeaderName::from_static("x-forwarded-proto"));
+        let secure = if forwarded == Some("https") { "; Secure" } else { "" };
+        let cookie = format!("{name}={token}; HttpOnly; SameSite=Strict; Path={base}/{secure}");
+        let rest = format!("{base}{rest}");
         let mut response = StatusCode::SEE_OTHER.into_response();
-        for (name, value) in [(header::SET_COOKIE, &*cookie), (header::LOCATION, rest)] {
+        for (name, value) in [(header::SET_COOKIE, &*cookie), (header::LOCATION, &*rest)] {
             if let Ok(value) = HeaderValue::from_str(value) {
                 response.headers_mut().insert(name, value);
             }

@@ -3,8 +3,8 @@
 //!
 //! The process is one client of the dispatcher. It has one connection for requests and one for
 //! events, and shares their answers between all pages that are open: 50 pages cost the dispatcher
-//! what one does. It decides nothing about jobs, keeps nothing on disk, and has no rights but those
-//! of its access file.
+//! what one does. It decides nothing about jobs, keeps nothing on disk but hashes of tokens, and
+//! has no rights but those of its access file.
 //!
 //! It is closed by default: see `gate`. Every queue, body and connection has a bound, and every
 //! wait a deadline.
@@ -12,12 +12,15 @@
 //! | modules | contents |
 //! | --- | --- |
 //! | `serve`, `address` | accepting connections; where to listen, under which names |
-//! | `gate`, `token`, `attempts` | which requests are let in |
+//! | `gate`, `token`, `web_tokens`, `attempts` | which requests are let in |
 //! | `dispatcher` | the connection for requests, and answers that pages share |
 //! | `feed`, `live`, `follow` | numbered events; the state of the cluster; keeping both current |
 //! | `sse` | both as server-sent events |
-//! | `routes`, `jobs`, `tasks`, `cluster`, `submit` | the API |
-//! | `task_index` | tasks of a job by state and text, sorted |
+//! | `routes`, `jobs`, `tasks`, `cluster` | the API |
+//! | `submit`, `push`, `timeline_answer` | more of it: submissions, pushes, timelines |
+//! | `task_index`, `task_export` | tasks of a job by state and text, sorted; all as CSV or JSON |
+//! | `timeline`, `timeline_picture`, `time_axis` | tasks on slots of executors; a picture of them |
+//! | `job_timelines`, `freshness` | both read from the dispatcher, and for how long that is shown |
 //! | `answer`, `api_error`, `asked` | JSON, errors, and parameters of requests |
 //! | `openapi`, `metrics`, `page` | the document of the API, OpenMetrics, the files of the page |
 
@@ -32,20 +35,30 @@ mod cluster;
 mod dispatcher;
 mod feed;
 mod follow;
+mod freshness;
 mod gate;
+mod job_timelines;
 mod jobs;
 mod live;
 mod metrics;
 mod openapi;
 mod page;
+mod push;
 mod routes;
 mod serve;
 mod shared;
 mod sse;
 mod submit;
+mod task_export;
 mod task_index;
 mod tasks;
+mod time_axis;
+mod timeline;
+mod timeline_answer;
+mod timeline_picture;
 mod token;
+mod web_tokens;
 
-pub use address::{HostNames, WebAddress, WebAddressError};
-pub use serve::{WebError, WebServer};
+pub use address::{BasePath, HostNames, WebAddress, WebAddressError};
+pub use serve::{WebError, WebPlace, WebServer};
+pub use web_tokens::{WebScope, WebTokenView, WebTokens, WebTokensError};

@@ -4,6 +4,8 @@
 use axum::http::Method;
 use serde_json::{Map, Value, json};
 
+use crate::web_tokens::WebScope;
+
 /// The schemas of the answers, a copy of `docs/reference/json-schema.json` that `make generate`
 /// writes.
 const SCHEMAS: &str = include_str!("../json-schema.json");
@@ -17,6 +19,8 @@ pub(crate) struct ApiRoute {
     pub summary: &'static str,
     pub query: &'static [ApiParameter],
     pub answer: RouteAnswer,
+    /// What a token must permit.
+    pub scope: WebScope,
 }
 
 /// A parameter behind the `?`.
@@ -37,6 +41,8 @@ pub(crate) enum RouteAnswer {
     Created,
     /// Text.
     Text,
+    /// A table as CSV.
+    Csv,
     /// Server-sent events.
     Stream,
 }
@@ -83,7 +89,7 @@ impl ApiRoute {
     fn operation(&self) -> Value {
         let in_path = self.path.split('{').skip(1).filter_map(|part| part.split('}').next());
         let of_path = |name: &str| {
-            let kind = if name == "pool" { "string" } else { "integer" };
+            let kind = if name == "job" || name == "index" { "integer" } else { "string" };
             json!({ "name": name, "in": "path", "required": true, "schema": { "type": kind } })
         };
         let of_query = |parameter: &ApiParameter| {
@@ -103,6 +109,7 @@ impl ApiRoute {
                 ("201", "application/json", answer_object(&[("job", "integer")]))
             }
             RouteAnswer::Text => ("200", "text/plain", json!({ "type": "string" })),
+            RouteAnswer::Csv => ("200", "text/csv", json!({ "type": "string" })),
             RouteAnswer::Stream => ("200", "text/event-stream", json!({ "type": "string" })),
         };
         let error = json!({
@@ -112,6 +119,7 @@ impl ApiRoute {
         let mut operation = json!({
             "operationId": self.id(),
             "summary": self.summary,
+            "description": format!("Needs a token of the scope {}.", self.scope.name()),
             "parameters": parameters,
             "responses": {
                 status: {
@@ -122,8 +130,12 @@ impl ApiRoute {
                 "5XX": error,
             },
         });
-        if matches!(self.answer, RouteAnswer::Created) {
-            operation["requestBody"] = job_body();
+        match self.path {
+            _ if matches!(self.answer, RouteAnswer::Created) => {
+                operation["requestBody"] = job_body();
+            }
+            "/push" => operation["requestBody"] = push_body(),
+            _ => {}
         }
         operation
     }
@@ -153,8 +165,19 @@ fn job_body() -> Value {
     })
 }
 
+fn push_body() -> Value {
+    let mut fields = object(&[("objects", "[string]")]);
+    fields["properties"]["to"] = schema("[string]");
+    fields["properties"]["distribution"] = schema("chain|spanning-tree");
+    json!({
+        "required": true,
+        "description": "Objects, and names, ids or labels of executors.",
+        "content": { "application/json": { "schema": fields } },
+    })
+}
+
 /// Types that only the API has.
-fn own_schemas() -> [(&'static str, Value); 3] {
+fn own_schemas() -> [(&'static str, Value); 4] {
     let counts = [("running", "integer"), ("succeeded", "integer"), ("failed", "integer")];
     let counts = [&counts[..], &[("cancelled", "integer")]].concat();
     let mut summary = object(&[
@@ -180,7 +203,26 @@ fn own_schemas() -> [(&'static str, Value); 3] {
         ("cut_bytes", "integer"),
     ]);
     log["properties"]["command"] = json!({ "type": "array" });
-    [("ClusterSummary", summary), ("ApiError", error), ("TaskLogView", log)]
+    let mut picture = object(&[
+        ("from_us", "integer"),
+        ("to_us", "integer"),
+        ("end_us", "integer"),
+        ("axis", "[array]"),
+        ("rows", "[object]"),
+        ("columns", "integer?"),
+        ("totals", "object"),
+    ]);
+    picture["properties"]["bars"] = schema("[object]?");
+    picture["description"] = json!(
+        "Slots of executors over a part of the job's time. `bars` are tasks on rows; with many \
+         tasks, rows have `cells` instead: thousandths of the time of each column."
+    );
+    [
+        ("ClusterSummary", summary),
+        ("ApiError", error),
+        ("TaskLogView", log),
+        ("TimelinePicture", picture),
+    ]
 }
 
 impl ApiDocument<'_> {

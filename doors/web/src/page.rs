@@ -13,10 +13,15 @@ const FILES: &[(&str, &str, &str)] = &[
     ("/page/style.css", STYLE, include_str!("../page/style.css")),
     ("/page/app.js", SCRIPT, include_str!("../page/app.js")),
     ("/page/cluster.js", SCRIPT, include_str!("../page/cluster.js")),
+    ("/page/base.js", SCRIPT, include_str!("../page/base.js")),
     ("/page/words.js", SCRIPT, include_str!("../page/words.js")),
     ("/page/parts.js", SCRIPT, include_str!("../page/parts.js")),
     ("/page/jobs.js", SCRIPT, include_str!("../page/jobs.js")),
     ("/page/job.js", SCRIPT, include_str!("../page/job.js")),
+    ("/page/charts.js", SCRIPT, include_str!("../page/charts.js")),
+    ("/page/task_details.js", SCRIPT, include_str!("../page/task_details.js")),
+    ("/page/timeline.js", SCRIPT, include_str!("../page/timeline.js")),
+    ("/page/timeline_drawing.js", SCRIPT, include_str!("../page/timeline_drawing.js")),
     ("/page/nodes.js", SCRIPT, include_str!("../page/nodes.js")),
     ("/page/preact.js", SCRIPT, include_str!("../page/vendor/preact-10.29.8/preact.module.js")),
     ("/page/htm.js", SCRIPT, include_str!("../page/vendor/htm-3.1.1/htm.module.js")),
@@ -27,13 +32,21 @@ fn is_view(path: &str) -> bool {
     path == "/nodes" || path.strip_prefix("/jobs/").is_some_and(|job| !job.contains('/'))
 }
 
-/// A file of the page, or the page itself for the path of a view.
-pub(crate) fn answer(uri: &Uri) -> Response {
+/// Stands in the page for the beginning of paths.
+const BASE: &str = "{base}";
+
+/// A file of the page, or the page itself for the path of a view. `base` is the beginning of paths,
+/// as browsers see them.
+pub(crate) fn answer(uri: &Uri, base: &str) -> Response {
     let path = if is_view(uri.path()) { "/" } else { uri.path() };
     let Some((_, kind, content)) = FILES.iter().find(|(file, ..)| *file == path) else {
         return (StatusCode::NOT_FOUND, "there is nothing here\n").into_response();
     };
-    ([(header::CONTENT_TYPE, HeaderValue::from_static(kind))], *content).into_response()
+    let kind_header = [(header::CONTENT_TYPE, HeaderValue::from_static(kind))];
+    match *kind == HTML {
+        true => (kind_header, content.replace(BASE, base)).into_response(),
+        false => (kind_header, *content).into_response(),
+    }
 }
 
 #[cfg(test)]
@@ -42,7 +55,7 @@ mod tests {
 
     #[test]
     fn views_have_the_page_and_files_are_complete() {
-        let status = |path: &str| answer(&path.parse().unwrap()).status();
+        let status = |path: &str| answer(&path.parse().unwrap(), "").status();
         for path in ["/", "/nodes", "/jobs/7", "/page/app.js"] {
             assert_eq!(status(path), StatusCode::OK, "{path}");
         }

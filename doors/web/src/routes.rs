@@ -4,14 +4,20 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Request;
-use axum::http::Method;
-use axum::response::Response;
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post};
 
+use crate::api_error::ApiError;
+use crate::gate::Granted;
 use crate::openapi::{ApiDocument, ApiParameter, ApiRoute, RouteAnswer};
 use crate::shared::Shared;
-use crate::{answer, cluster, jobs, metrics, page, sse, submit, tasks};
+use crate::web_tokens::WebScope;
+use crate::{
+    answer, cluster, jobs, metrics, page, push, sse, submit, task_export, tasks, timeline_answer,
+};
 
 /// The beginning of the versioned paths.
 const API: &str = "/api/v1";
@@ -56,6 +62,12 @@ const TASKS_QUERY: &[ApiParameter] = &[
     LIMIT,
     CURSOR,
 ];
+const TIMELINE_QUERY: &[ApiParameter] = &[
+    parameter("from_us", "integer", "The beginning, of the job's time."),
+    parameter("to_us", "integer", "The end, of the job's time."),
+    parameter("idle", "whole|compressed", "How long stretches without tasks are drawn."),
+    parameter("executor", "string", "Only the slots of this executor."),
+];
 const OBJECT: &[ApiParameter] = &[parameter(
     "object",
     "string",
@@ -72,7 +84,8 @@ fn read(
     answer: RouteAnswer,
     handler: Handler,
 ) -> (ApiRoute, Handler) {
-    (ApiRoute { method: Method::GET, path, summary, query, answer }, handler)
+    let (method, scope) = (Method::GET, WebScope::Read);
+    (ApiRoute { method, path, summary, query, answer, scope }, handler)
 }
 
 /// A path with another method.
@@ -83,21 +96,32 @@ fn change(
     answer: RouteAnswer,
     handler: Handler,
 ) -> (ApiRoute, Handler) {
-    (ApiRoute { method, path, summary, query: &[], answer }, handler)
+    let scope = if is_for_admins(path, &method) { WebScope::Admin } else { WebScope::Submit };
+    (ApiRoute { method, path, summary, query: &[], answer, scope }, handler)
+}
+
+/// Whether a request loses results, or changes the cluster.
+fn is_for_admins(path: &str, method: &Method) -> bool {
+    let is_of_cluster = path.starts_with("/executors") || path.starts_with("/pools");
+    *method == Method::DELETE || path.ends_with("/release") || is_of_cluster
 }
 
 /// Numbers of tasks, jobs or objects that were changed.
 const TASKS_CHANGED: RouteAnswer = RouteAnswer::Json(&[("tasks", "integer")]);
 const JOBS_CHANGED: RouteAnswer = RouteAnswer::Json(&[("jobs", "integer")]);
+const EXECUTORS_CHANGED: RouteAnswer = RouteAnswer::Json(&[("executors", "integer")]);
 const OBJECTS_CHANGED: RouteAnswer = RouteAnswer::Json(&[("objects", "integer")]);
 /// A page of a list.
 const JOBS_PAGE: RouteAnswer = RouteAnswer::Json(&[("jobs", "[JobView]"), ("next", "integer?")]);
 const TASKS_PAGE: RouteAnswer =
     RouteAnswer::Json(&[("tasks", "[TaskView]"), ("next", "integer?"), ("matches", "integer?")]);
 /// Views.
+const PUSH: RouteAnswer = RouteAnswer::Json(&[("push", "PushView")]);
 const JOBS: RouteAnswer = RouteAnswer::Json(&[("jobs", "[JobView]")]);
 const GRAPH: RouteAnswer = RouteAnswer::Json(&[("graph", "JobGraph")]);
 const REPORT: RouteAnswer = RouteAnswer::Json(&[("report", "JobReport")]);
+const TIMELINE: RouteAnswer = RouteAnswer::Json(&[("timeline", "TimelinePicture")]);
+const TASKS: RouteAnswer = RouteAnswer::Json(&[("tasks", "[TaskView]")]);
 const TASK: RouteAnswer = RouteAnswer::Json(&[("task", "TaskView")]);
 const EXPLANATION: RouteAnswer = RouteAnswer::Json(&[("explanation", "Explanation")]);
 const LOG: RouteAnswer = RouteAnswer::Json(&[("log", "TaskLogView")]);
@@ -111,6 +135,7 @@ fn job_routes() -> Vec<(ApiRoute, Handler)> {
     let graph = "Show the templates of a job, and what they read of each other";
     let (text, stream) = (RouteAnswer::Text, RouteAnswer::Stream);
     let explanation = "Explain why a task waits, or where it ran and why";
+    let timeline = "Show what slots of executors did at which time";
     vec![
         read("/jobs", "List jobs", JOBS_QUERY, JOBS_PAGE, || get(jobs::list)),
         read("/jobs/{job}", "Show a job", &[], JOBS, || get(jobs::show)),
@@ -119,7 +144,14 @@ fn job_routes() -> Vec<(ApiRoute, Handler)> {
         read("/jobs/{job}/events", "Follow a job to its end", &[AFTER], stream, || {
             get(sse::job_events)
         }),
+        read("/jobs/{job}/timeline", timeline, TIMELINE_QUERY, TIMELINE, || {
+            get(timeline_answer::show)
+        }),
         read("/jobs/{job}/tasks", "List tasks", TASKS_QUERY, TASKS_PAGE, || get(tasks::list)),
+        read("/jobs/{job}/tasks.json", "Get all tasks", &[], TASKS, || get(task_export::as_json)),
+        read("/jobs/{job}/tasks.csv", "Get all tasks as CSV", &[], RouteAnswer::Csv, || {
+            get(task_export::as_csv)
+        }),
         read("/jobs/{job}/tasks/{index}", "Show a task", &[], TASK, || get(tasks::show)),
         read("/jobs/{job}/tasks/{index}/explanation", explanation, &[], EXPLANATION, || {
             get(tasks::explain)
@@ -147,6 +179,7 @@ fn change_routes() -> Vec<(ApiRoute, Handler)> {
         change(Method::POST, "/jobs", "Submit a job", RouteAnswer::Created, || {
             post(submit::submit)
         }),
+        change(Method::POST, "/push", "Copy objects to executors", PUSH, || post(push::push)),
         change(Method::DELETE, "/jobs/{job}", "Forget an ended job", JOBS_CHANGED, || {
             delete(jobs::forget)
         }),
@@ -167,6 +200,25 @@ fn change_routes() -> Vec<(ApiRoute, Handler)> {
     ]
 }
 
+/// Paths that change the cluster.
+fn cluster_change_routes() -> Vec<(ApiRoute, Handler)> {
+    let of_pool =
+        |path, summary, handler: Handler| change(Method::POST, path, summary, POOLS, handler);
+    vec![
+        change(
+            Method::POST,
+            "/executors/{executor}/stop",
+            "Stop an executor",
+            EXECUTORS_CHANGED,
+            || post(cluster::stop_executor),
+        ),
+        of_pool("/pools/{pool}/pause", "Let a pool request no nodes", || post(cluster::pause_pool)),
+        of_pool("/pools/{pool}/resume", "Let a pool request nodes again", || {
+            post(cluster::resume_pool)
+        }),
+    ]
+}
+
 /// Paths about the cluster.
 fn cluster_routes() -> Vec<(ApiRoute, Handler)> {
     let events = "Follow what happens in the cluster";
@@ -184,7 +236,7 @@ fn cluster_routes() -> Vec<(ApiRoute, Handler)> {
 }
 
 fn all() -> Vec<(ApiRoute, Handler)> {
-    [job_routes(), change_routes(), cluster_routes()].concat()
+    [job_routes(), change_routes(), cluster_routes(), cluster_change_routes()].concat()
 }
 
 /// The document of the API.
@@ -198,14 +250,17 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
     let document: Arc<str> = document().into();
     let openapi = move || std::future::ready(answer::json(document.to_string()));
     let api = all().into_iter().fold(Router::new(), |router, (route, handler)| {
-        router.route(&format!("{API}{}", route.path), handler())
+        let handler = handler().route_layer(from_fn_with_state(route.scope, check_scope));
+        router.route(&format!("{API}{}", route.path), handler)
     });
-    let page = |request: Request| async move { page::answer(request.uri()) };
-    let other = |request: Request| async move {
+    let page = |State(shared): State<Arc<Shared>>, request: Request| async move {
+        page::answer(request.uri(), shared.base.text())
+    };
+    let other = |State(shared): State<Arc<Shared>>, request: Request| async move {
         let is_api = request.uri().path().starts_with("/api");
         let found: Response = match is_api {
             true => cluster::no_such_path(request.uri().clone()).await,
-            false => page::answer(request.uri()),
+            false => page::answer(request.uri(), shared.base.text()),
         };
         found
     };
@@ -216,6 +271,18 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/", get(page))
         .fallback(other)
         .with_state(shared)
+}
+
+/// Refuses a request whose token does not permit it.
+async fn check_scope(State(need): State<WebScope>, request: Request, next: Next) -> Response {
+    let granted = request.extensions().get::<Granted>().map(|granted| granted.0);
+    if granted.is_some_and(|granted| granted >= need) {
+        return next.run(request).await;
+    }
+    let message =
+        format!("the token is not permitted to do this: it needs the scope {}", need.name());
+    let hint = format!("make a token with `eyas web token create --scope {}`", need.name());
+    ApiError::new(StatusCode::FORBIDDEN, "scope", message, hint).into_response()
 }
 
 #[cfg(test)]

@@ -13,7 +13,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use eyas_client::Cluster;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -22,13 +25,14 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::address::{HostNames, WebAddress, WebAddressError};
+use crate::address::{BasePath, HostNames, WebAddress, WebAddressError};
 use crate::attempts::WrongTokens;
 use crate::follow::{follow_events, follow_state};
 use crate::gate::{Gate, admit};
 use crate::routes;
 use crate::shared::Shared;
 use crate::token::WebToken;
+use crate::web_tokens::WebTokens;
 
 /// Connections at the same time; others wait until one ends.
 const MAX_WEB_CONNECTIONS: usize = 2048;
@@ -76,6 +80,17 @@ impl std::fmt::Display for WebError {
     }
 }
 
+/// Where a server is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WebPlace {
+    /// Where it listens.
+    pub address: WebAddress,
+    /// Names of hosts under which browsers reach it.
+    pub names: HostNames,
+    /// The beginning of its paths behind a reverse proxy.
+    pub base: BasePath,
+}
+
 /// A server that listens.
 pub struct WebServer {
     listener: WebListener,
@@ -102,11 +117,9 @@ impl WebServer {
     ///
     /// # Errors
     /// If the address is not permitted or cannot be used.
-    pub fn listen(
-        cluster: Cluster,
-        address: &WebAddress,
-        names: HostNames,
-    ) -> Result<Self, WebError> {
+    pub fn listen(cluster: Cluster, place: WebPlace) -> Result<Self, WebError> {
+        let WebPlace { address, names, base } = place;
+        let address = &address;
         names.check(address).map_err(WebError::Address)?;
         let failed = |why| WebError::Listen(address.clone(), why);
         let listener = match address {
@@ -129,8 +142,9 @@ impl WebServer {
             own,
             names,
             token: WebToken::new().map_err(WebError::Token)?,
+            tokens: WebTokens::of(&cluster),
             wrong: WrongTokens::new(),
-            shared: Arc::new(Shared::new(cluster)),
+            shared: Arc::new(Shared::new(cluster, base)),
         };
         Ok(WebServer { listener, gate: Arc::new(gate) })
     }
@@ -146,7 +160,8 @@ impl WebServer {
             WebListener::Tcp(_) => {
                 let own = self.gate.own.map(|own| self.gate.names.place_of(own));
                 let at = own.unwrap_or_default();
-                format!("http://{at}/?token={}", self.gate.token.text())
+                let base = self.gate.shared.base.text();
+                format!("http://{at}{base}/?token={}", self.gate.token.text())
             }
             WebListener::Unix(_, file) => format!("unix:{}", file.0.display()),
         }
@@ -155,8 +170,9 @@ impl WebServer {
     /// Serves until the future is dropped.
     pub async fn serve(self) {
         let shared = self.gate.shared.clone();
-        let app =
-            routes::router(shared.clone()).layer(from_fn_with_state(self.gate.clone(), admit));
+        let app = routes::router(shared.clone());
+        let app = app.layer(from_fn_with_state(self.gate.clone(), admit));
+        let app = Answering { base: shared.base.clone(), app: TowerToHyperService::new(app) };
         // Dropped with this future, the set ends its tasks.
         let mut tasks = JoinSet::new();
         tasks.spawn(follow_events(shared.clone()));
@@ -220,18 +236,33 @@ async fn hold(place: tokio::sync::OwnedSemaphorePermit, served: impl Future<Outp
     drop(place);
 }
 
+/// Answers requests, also those below the beginning that paths have behind a reverse proxy.
+#[derive(Clone)]
+struct Answering {
+    base: BasePath,
+    app: TowerToHyperService<Router>,
+}
+
+impl Service<Request<Incoming>> for Answering {
+    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        self.base.take_from(request.uri_mut());
+        self.app.call(request)
+    }
+}
+
 async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    app: Router,
+    app: Answering,
 ) {
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_DEADLINE)
         .max_buf_size(HEAD_BYTES)
-        .serve_connection(
-            TokioIo::new(TimedWrites::of(stream, WRITE_DEADLINE)),
-            TowerToHyperService::new(app),
-        )
+        .serve_connection(TokioIo::new(TimedWrites::of(stream, WRITE_DEADLINE)), app)
         .await;
     if let Err(why) = served {
         tracing::debug!("a connection of the web has ended: {why}");

@@ -7,9 +7,11 @@ use eyas_client::Cluster;
 use eyas_client::messages::{FromClient, ToClient};
 use tokio::sync::{Notify, Semaphore};
 
+use crate::address::BasePath;
 use crate::api_error::ApiError;
 use crate::dispatcher::SharedDispatcher;
 use crate::feed::EventFeed;
+use crate::job_timelines::JobTimelines;
 use crate::live::LiveView;
 use crate::task_index::TaskIndexes;
 
@@ -18,12 +20,15 @@ const MAX_STREAMS: usize = 1024;
 
 /// The state of the process.
 pub(crate) struct Shared {
-    pub dispatcher: SharedDispatcher,
+    /// The beginning of paths, as browsers see them.
+    pub base: BasePath,
+    pub dispatcher: Arc<SharedDispatcher>,
     pub feed: EventFeed,
     pub live: LiveView,
     /// Wakes the look at the state, when a page begins to read it.
     pub wanted: Notify,
     pub indexes: TaskIndexes,
+    pub timelines: JobTimelines,
     /// Permits for streams.
     pub streams: Arc<Semaphore>,
     /// Requests that were answered, for the metrics.
@@ -31,13 +36,15 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub fn new(cluster: Cluster) -> Self {
+    pub fn new(cluster: Cluster, base: BasePath) -> Self {
         Shared {
-            dispatcher: SharedDispatcher::new(cluster),
+            base,
+            dispatcher: Arc::new(SharedDispatcher::new(cluster)),
             feed: EventFeed::new(),
             live: LiveView::new(),
             wanted: Notify::new(),
             indexes: TaskIndexes::new(),
+            timelines: JobTimelines::new(),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             requests: AtomicU64::new(0),
         }

@@ -47,7 +47,7 @@ pub(crate) async fn submit(
         return Err(wrong_job("the job has no tasks".into()));
     }
     let job = shared.dispatcher.submit(draft).await?;
-    Ok(created(&format!("/api/v1/jobs/{job}"), "job", &job))
+    Ok(created(&format!("{}/api/v1/jobs/{job}", shared.base.text()), "job", &job))
 }
 
 fn wrong_kind(kind: &str) -> ApiError {

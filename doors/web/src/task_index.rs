@@ -3,22 +3,26 @@
 //! then read from the dispatcher. A job of 1,000,000 tasks takes some 100 MB.
 //!
 //! An index of an ended job stays right until the job is retried. One of a running job is made
-//! again when it is older than a second and than four times the time that it took to make.
+//! again when it is older than a second and than four times the time that it took to make. Tasks
+//! from the beginning of the job on that have succeeded are then not asked for again.
 
 use std::cmp::Ordering;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::JobId;
-use eyas_client::view::{JobState, JobView, TaskView};
+use eyas_client::view::{JobView, TaskView};
 use serde::Deserialize;
 use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::api_error::ApiError;
 use crate::dispatcher::SharedDispatcher;
+use crate::freshness::Freshness;
 
 /// Most tasks of a job of which an index is made.
 const MAX_INDEXED_TASKS: u64 = 2_000_000;
@@ -28,10 +32,15 @@ const MAX_INDEXES: usize = 4;
 const MAX_TEXT_CHARS: usize = 120;
 /// Tasks that are asked for at once.
 const ASKED_AT_ONCE: u32 = 10_000;
-/// An index of a running job is used for this time at least, and for this many times the time that
-/// it took to make: reading tasks then takes up to a fifth of the time.
-const FRESH_FOR: Duration = Duration::from_secs(1);
-const FRESH_TIMES: u32 = 4;
+/// Connections over which the tasks of a large job are read at the same time: while the dispatcher
+/// answers over one, this process reads what has come over the other.
+const READERS: u32 = 2;
+/// A job with fewer tasks to read is read over one.
+const READ_AT_ONCE_FROM: u64 = 40_000;
+/// The dispatcher has to answer within this time.
+const PART_DEADLINE: Duration = Duration::from_secs(10);
+/// Name of the state of tasks that have succeeded.
+pub(crate) const SUCCEEDED: &str = "succeeded";
 
 /// By what tasks are sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -66,27 +75,35 @@ pub(crate) struct TaskFilter {
 }
 
 /// A task in the index.
-struct TaskRow {
-    index: u32,
+#[derive(Clone)]
+pub(crate) struct TaskRow {
+    pub index: u32,
     tries: u32,
-    ran_us: u64,
-    queued_us: u64,
-    cpu_us: u64,
+    pub ran_us: u64,
+    pub queued_us: u64,
+    pub waited_us: u64,
+    pub suspended_us: u64,
+    pub cpu_us: u64,
     peak_memory_bytes: u64,
-    /// Place of its state in `states`.
+    /// Position of its executor's name in `executors`; `None` before its first assignment.
+    pub executor: Option<u32>,
+    /// Position of its state in `states`.
     state: u8,
+    /// Whether it has ended, and its result is not that of another task.
+    pub has_run: bool,
     text: Box<str>,
 }
 
 /// The rows of a job.
+#[derive(Clone)]
 pub(crate) struct JobIndex {
     job: JobId,
-    rows: Vec<TaskRow>,
+    pub rows: Vec<TaskRow>,
     states: Vec<String>,
-    /// The job as it was before the first row was read.
-    of: (JobState, u64, u64),
-    made: Instant,
-    took: Duration,
+    pub executors: NameTable,
+    /// Number of the first rows whose tasks have succeeded.
+    pub settled: usize,
+    freshness: Freshness,
 }
 
 /// The indexes of some jobs, the one that was used last at the end.
@@ -101,7 +118,7 @@ impl TaskIndexes {
     /// made.
     pub async fn of(
         &self,
-        dispatcher: &SharedDispatcher,
+        dispatcher: &Arc<SharedDispatcher>,
         job: &JobView,
     ) -> Result<Arc<JobIndex>, ApiError> {
         if job.tasks.total() > MAX_INDEXED_TASKS {
@@ -113,14 +130,13 @@ impl TaskIndexes {
             ));
         }
         let mut indexes = self.0.lock().await;
-        let place = indexes.iter().position(|index| index.job == job.job);
-        if let Some(index) = place.and_then(|place| indexes.remove(place))
-            && index.is_fresh(job)
-        {
+        let at = indexes.iter().position(|index| index.job == job.job);
+        let before = at.and_then(|at| indexes.remove(at));
+        if let Some(index) = before.as_ref().filter(|index| index.freshness.is_fresh(job)) {
             indexes.push_back(index.clone());
-            return Ok(index);
+            return Ok(index.clone());
         }
-        let index = Arc::new(JobIndex::read(dispatcher, job).await?);
+        let index = Arc::new(JobIndex::read(dispatcher, job, before.as_deref()).await?);
         indexes.push_back(index.clone());
         if indexes.len() > MAX_INDEXES {
             indexes.pop_front();
@@ -130,56 +146,110 @@ impl TaskIndexes {
 }
 
 impl JobIndex {
-    async fn read(dispatcher: &SharedDispatcher, job: &JobView) -> Result<Self, ApiError> {
+    async fn read(
+        dispatcher: &Arc<SharedDispatcher>,
+        job: &JobView,
+        before: Option<&JobIndex>,
+    ) -> Result<Self, ApiError> {
         let began = Instant::now();
-        let mut index = JobIndex {
-            job: job.job,
-            rows: Vec::with_capacity(job.tasks.total() as usize),
-            states: Vec::new(),
-            of: identity(job),
-            made: began,
-            took: Duration::ZERO,
+        let mut index = match before.filter(|before| before.freshness.keeps_successes(job)) {
+            Some(before) => before.with_settled_rows(job),
+            None => JobIndex::empty(job),
         };
-        let mut from = 0;
-        loop {
-            let limit = ASKED_AT_ONCE;
-            let asked = FromClient::Tasks { job: job.job, from, limit, failed: false };
-            // Other requests have their turns between two parts.
-            let answer = dispatcher.ask(asked).await?;
-            let ToClient::Tasks(tasks) = answer else { return Err(ApiError::unexpected()) };
-            let Some(last) = tasks.last() else { break };
-            tasks.iter().for_each(|task| index.add(task));
-            from = last.task.index.saturating_add(1);
+        // Dropped with this request, the set ends the reading.
+        let mut readers = JoinSet::new();
+        let first = index.rows.last().map_or(0, |row| row.index + 1);
+        for (at, part) in parts(first, job.tasks.total()).into_iter().enumerate() {
+            let (dispatcher, empty) = (dispatcher.clone(), JobIndex::empty(job));
+            readers.spawn(async move { (at, empty.filled(&dispatcher, part).await) });
         }
-        (index.made, index.took) = (Instant::now(), began.elapsed());
+        let mut read = readers.join_all().await;
+        read.sort_by_key(|(at, _)| *at);
+        for (_, part) in read {
+            index.append(part?);
+        }
+        index.settled = index.rows.iter().take_while(|row| index.state(row) == SUCCEEDED).count();
+        index.freshness = Freshness::of(job, began);
         Ok(index)
     }
 
+    fn empty(job: &JobView) -> Self {
+        JobIndex {
+            job: job.job,
+            rows: Vec::new(),
+            states: Vec::new(),
+            executors: NameTable::default(),
+            settled: 0,
+            freshness: Freshness::of(job, Instant::now()),
+        }
+    }
+
+    /// Reads a part of the tasks. The last part has no end: tasks may have been added.
+    async fn filled(
+        mut self,
+        dispatcher: &SharedDispatcher,
+        part: TaskRange,
+    ) -> Result<Self, ApiError> {
+        let (job, mut from) = (self.job, part.from);
+        let mut own = dispatcher.own_client().await?;
+        while part.to.is_none_or(|to| from < to) {
+            let limit = part.to.map_or(ASKED_AT_ONCE, |to| ASKED_AT_ONCE.min(to - from));
+            let asked = FromClient::Tasks { job, from, limit, failed: false };
+            let answer = timeout(PART_DEADLINE, own.client.ask(asked)).await;
+            let ToClient::Tasks(tasks) = answer.map_err(ApiError::away)?? else {
+                return Err(ApiError::unexpected());
+            };
+            let Some(last) = tasks.last() else { break };
+            tasks.iter().for_each(|task| self.add(task));
+            from = last.task.index.saturating_add(1);
+        }
+        Ok(self)
+    }
+
+    /// Adds the tasks of the next part.
+    fn append(&mut self, part: JobIndex) {
+        let states: Vec<_> =
+            part.states.iter().map(|state| position_of(&mut self.states, state) as u8).collect();
+        let executors: Vec<_> =
+            part.executors.names.iter().map(|name| self.executors.position_of(name)).collect();
+        self.rows.reserve(part.rows.len());
+        self.rows.extend(part.rows.into_iter().map(|row| TaskRow {
+            state: states[usize::from(row.state)],
+            executor: row.executor.map(|at| executors[at as usize]),
+            ..row
+        }));
+    }
+
+    /// An index with the tasks that are known to have succeeded.
+    fn with_settled_rows(&self, job: &JobView) -> Self {
+        let mut index = JobIndex::empty(job);
+        index.rows.extend_from_slice(&self.rows[..self.settled]);
+        (index.states, index.executors) = (self.states.clone(), self.executors.clone());
+        index
+    }
+
+    /// The name of the state of a task.
+    pub fn state(&self, row: &TaskRow) -> &str {
+        &self.states[usize::from(row.state)]
+    }
+
     fn add(&mut self, task: &TaskView) {
-        let state = self.states.iter().position(|state| *state == task.state);
-        let state = state.unwrap_or_else(|| {
-            self.states.push(task.state.clone());
-            self.states.len() - 1
-        });
-        let texts = [task.id.as_deref(), task.executor.as_deref(), task.status.as_deref()];
-        let item = String::from_utf8_lossy(task.item.as_bytes());
-        let texts = texts.into_iter().flatten().chain([&*item]).collect::<Vec<_>>().join(" ");
-        let text: String = texts.chars().take(MAX_TEXT_CHARS).collect();
+        let state = position_of(&mut self.states, &task.state);
+        let executor = task.executor.as_ref().map(|name| self.executors.position_of(name));
         self.rows.push(TaskRow {
             index: task.task.index,
             tries: task.tries,
             ran_us: task.ran_us,
             queued_us: task.queued_us,
+            waited_us: task.waited_us,
+            suspended_us: task.suspended_us,
             cpu_us: task.cpu_us,
             peak_memory_bytes: task.peak_memory_bytes,
+            executor,
             state: state as u8,
-            text: text.to_lowercase().into(),
+            has_run: task.status.is_some() && task.reused.is_none(),
+            text: text_of(task).into(),
         });
-    }
-
-    fn is_fresh(&self, job: &JobView) -> bool {
-        let is_young = self.made.elapsed() < FRESH_FOR.max(self.took * FRESH_TIMES);
-        identity(job) == self.of && (is_young || job.state != JobState::Running)
     }
 
     /// Indexes of the tasks that a filter selects, in its order: some from a place on, and the
@@ -212,7 +282,6 @@ impl JobIndex {
     }
 
     fn compared(&self, by: TaskOrder, a: &TaskRow, b: &TaskRow) -> Ordering {
-        let state = |row: &TaskRow| &self.states[usize::from(row.state)];
         match by {
             TaskOrder::Index => a.index.cmp(&b.index),
             TaskOrder::RanUs => a.ran_us.cmp(&b.ran_us),
@@ -220,41 +289,145 @@ impl JobIndex {
             TaskOrder::CpuUs => a.cpu_us.cmp(&b.cpu_us),
             TaskOrder::PeakMemoryBytes => a.peak_memory_bytes.cmp(&b.peak_memory_bytes),
             TaskOrder::Tries => a.tries.cmp(&b.tries),
-            TaskOrder::State => state(a).cmp(state(b)),
+            TaskOrder::State => self.state(a).cmp(self.state(b)),
         }
     }
 }
 
-/// What changes if an ended job is retried, or its tasks are computed again.
-fn identity(job: &JobView) -> (JobState, u64, u64) {
-    (job.state, job.retried, job.recomputed)
+/// Tasks by their indexes, from the first to before the last, if there is a last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TaskRange {
+    from: u32,
+    to: Option<u32>,
+}
+
+/// The parts in which the tasks from an index on are read.
+fn parts(from: u32, total: u64) -> Vec<TaskRange> {
+    let left = total.saturating_sub(from.into());
+    let readers = if left < READ_AT_ONCE_FROM { 1 } else { READERS };
+    let border = |at: u32| from + (left * u64::from(at) / u64::from(readers)) as u32;
+    let part = |at: u32| TaskRange {
+        from: border(at),
+        to: Some(border(at + 1)).filter(|_| at + 1 < readers),
+    };
+    (0..readers).map(part).collect()
+}
+
+/// Names by their positions, of which there may be thousands.
+#[derive(Clone, Default)]
+pub(crate) struct NameTable {
+    pub names: Vec<String>,
+    positions: HashMap<String, u32>,
+}
+
+impl NameTable {
+    /// The position of a name, which is added if it is not there.
+    pub fn position_of(&mut self, name: &str) -> u32 {
+        if let Some(at) = self.positions.get(name) {
+            return *at;
+        }
+        let at = self.names.len() as u32;
+        self.names.push(name.to_owned());
+        self.positions.insert(name.to_owned(), at);
+        at
+    }
+}
+
+/// The text of a task that is searched, in lower case.
+fn text_of(task: &TaskView) -> String {
+    let item = String::from_utf8_lossy(task.item.as_bytes());
+    let texts =
+        [task.id.as_deref(), task.executor.as_deref(), task.status.as_deref(), Some(&*item)];
+    let mut text = String::with_capacity(MAX_TEXT_CHARS);
+    for part in texts.into_iter().flatten() {
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        text.push_str(part);
+    }
+    if let Some((end, _)) = text.char_indices().nth(MAX_TEXT_CHARS) {
+        text.truncate(end);
+    }
+    match text.is_ascii() {
+        true => text.make_ascii_lowercase(),
+        false => text = text.to_lowercase(),
+    }
+    text
+}
+
+/// Position of a name in a list of few names, to which it is added if it is not there.
+fn position_of(names: &mut Vec<String>, name: &str) -> usize {
+    names.iter().position(|known| known == name).unwrap_or_else(|| {
+        names.push(name.to_owned());
+        names.len() - 1
+    })
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::live::tests::job;
+    use eyas_client::view::JobState;
 
-    /// Tasks with the states `states` and run times that fall from task to task.
-    fn index(states: &[&str]) -> JobIndex {
-        let names = ["failed", "succeeded"].map(str::to_owned).to_vec();
-        let row = |(index, state): (usize, &&str)| TaskRow {
-            index: index as u32,
+    /// A row of a task that has ended.
+    pub(crate) fn row(index: u32, ran_us: u64) -> TaskRow {
+        TaskRow {
+            index,
             tries: 1,
-            ran_us: 100 - index as u64 / 2,
+            ran_us,
             queued_us: 0,
+            waited_us: 0,
+            suspended_us: 0,
             cpu_us: 0,
             peak_memory_bytes: 0,
-            state: names.iter().position(|name| name == state).unwrap() as u8,
+            executor: None,
+            state: 0,
+            has_run: true,
             text: format!("item{index}.txt n1").into(),
+        }
+    }
+
+    /// Tasks with the states `states` and run times that fall from task to task.
+    pub(crate) fn index(states: &[&str]) -> JobIndex {
+        let names = ["failed", "succeeded"].map(str::to_owned).to_vec();
+        let row = |(index, state): (usize, &&str)| TaskRow {
+            state: names.iter().position(|name| name == state).unwrap() as u8,
+            ..row(index as u32, 100 - index as u64 / 2)
         };
         JobIndex {
             job: JobId(1),
             rows: states.iter().enumerate().map(row).collect(),
             states: names.clone(),
-            of: (JobState::Failed, 0, 0),
-            made: Instant::now(),
-            took: Duration::ZERO,
+            executors: NameTable::default(),
+            settled: 0,
+            freshness: Freshness::of(&job(1, "a", JobState::Failed), Instant::now()),
         }
+    }
+
+    #[test]
+    fn parts_that_were_read_side_by_side_become_one_index() {
+        let range = |from, to| TaskRange { from, to };
+        assert_eq!(parts(5, 100), [range(5, None)]);
+        assert_eq!(parts(0, 100_001), [range(0, Some(50_000)), range(50_000, None)]);
+        assert_eq!(parts(7, 3), [range(7, None)]);
+        let mut first = index(&["failed"]);
+        first.states = vec!["failed".into()];
+        first.executors.position_of("n1");
+        let mut second = index(&["failed", "succeeded"]);
+        second.states.reverse();
+        let positions = ["n2", "n1"].map(|name| second.executors.position_of(name));
+        assert_eq!(positions, [0, 1]);
+        second.rows[0] = TaskRow { state: 1, executor: Some(1), ..second.rows[0].clone() };
+        second.rows[1] = TaskRow { state: 0, executor: Some(0), ..second.rows[1].clone() };
+        first.append(second);
+        let named: Vec<_> = first
+            .rows
+            .iter()
+            .map(|row| {
+                (first.state(row), row.executor.map(|at| &*first.executors.names[at as usize]))
+            })
+            .collect();
+        assert_eq!(named, [("failed", None), ("failed", Some("n1")), ("succeeded", Some("n2"))]);
     }
 
     #[test]

@@ -14,9 +14,11 @@ use eyas_node::{Overlap, StoreLimits};
 use eyas_session::private::{PrivateFolder, temporary_folder};
 use eyas_session::{Access, AccessError, Proxy, own_address};
 use eyas_store::stored_objects;
+use eyas_web::{WebPlace, WebServer};
 use eyas_wire::DataMode;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::allocation::{Allocation, memory_limit};
@@ -46,6 +48,10 @@ pub(crate) enum StartCommand {
     Local {
         #[command(flatten)]
         shape: ShapeArgs,
+        /// Also serve the live page and the HTTP API on this machine, as `eyas web` does, and
+        /// print the URL
+        #[arg(long)]
+        web: bool,
         /// Return once the cluster is ready, and leave it running in the background
         #[arg(long, conflicts_with = "owned")]
         detach: bool,
@@ -141,8 +147,8 @@ pub(crate) async fn start(
     match command {
         StartCommand::Dispatcher(args) => dispatcher(args, global).await?,
         StartCommand::Executor(args) => executor(args, global).await?,
-        StartCommand::Local { shape, detach, owned } => {
-            local(&shape, detach, owned, global).await?
+        StartCommand::Local { shape, web, detach, owned } => {
+            local(&shape, web, detach, owned, global).await?
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -150,6 +156,7 @@ pub(crate) async fn start(
 
 async fn local(
     shape: &ShapeArgs,
+    has_web: bool,
     is_detached: bool,
     owned: OwnedArgs,
     global: &GlobalArgs,
@@ -161,11 +168,12 @@ async fn local(
     refuse_to_lose(&cluster, &stores, shape.nodes)?;
     shared_disk::warn(&stores, shared_disk::SET_HOME);
     if is_detached {
-        let BackgroundProcess { log, messages } =
+        let BackgroundProcess { log, mut messages } =
             detach::detach(cluster.log_path(), "the cluster").await?;
+        let url = if has_web { messages.pop() } else { None };
         detach::print_messages(&messages);
         say!("{executors} ready; log: {}", log.display());
-        return Ok(());
+        return Ok(url.iter().try_for_each(|url| out!("{url}"))?);
     }
     if owned.ephemeral {
         refuse_used(cluster.folder(), cluster.access_path())?;
@@ -180,13 +188,23 @@ async fn local(
         keeps_state: false,
         is_reachable: false,
     };
+    // An address that cannot be used is told before the cluster starts.
+    let web = match has_web {
+        true => Some(WebServer::listen(cluster, WebPlace::default())?),
+        false => None,
+    };
     let (local, _) = LocalCluster::start(folders, &global.cluster_name(), shape).await?;
     let option = global.cluster_option();
     say!(
         "{executors} ready; use the cluster with {option}, stop it with Ctrl-C or `eyas stop \
          {option}`"
     );
-    say_ready(local.messages.iter().cloned())?;
+    // The URL is the last message before the cluster counts as ready, also in the background.
+    let url = web.iter().map(|web| format!("eyas web: {}", web.url()));
+    say_ready(local.messages.iter().cloned().chain(url))?;
+    // Dropped with this function, the set ends the server.
+    let mut servers = JoinSet::new();
+    web.into_iter().for_each(|web| drop(servers.spawn(web.serve())));
     local.wait(interrupted(owned.owned)).await;
     Ok(())
 }

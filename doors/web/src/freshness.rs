@@ -1,0 +1,77 @@
+//! For how long what was read of a job is shown, before it is read again.
+
+use std::time::{Duration, Instant};
+
+use eyas_client::view::{JobState, JobView};
+
+/// What was read of a running job is used for this time at least, and for this many times the time
+/// that reading took: reading then takes up to a fifth of the time.
+const FRESH_FOR: Duration = Duration::from_secs(1);
+const FRESH_TIMES: u32 = 4;
+
+/// When something was read of a job, and of which job.
+#[derive(Clone, Copy)]
+pub(crate) struct Freshness {
+    state: JobState,
+    /// Both change if an ended job is retried, or its tasks are computed again.
+    retried: u64,
+    recomputed: u64,
+    /// When it had been read, and how long that took.
+    at: Instant,
+    took: Duration,
+}
+
+impl Freshness {
+    /// Of a job as it was before reading began.
+    pub fn of(job: &JobView, began: Instant) -> Self {
+        Freshness {
+            state: job.state,
+            retried: job.retried,
+            recomputed: job.recomputed,
+            at: Instant::now(),
+            took: began.elapsed(),
+        }
+    }
+
+    /// Whether it may still be shown.
+    pub fn is_fresh(&self, job: &JobView) -> bool {
+        if self.state != job.state {
+            return false;
+        }
+        match job.state {
+            JobState::Running => {
+                self.at.elapsed() < FRESH_FOR.max(self.took * FRESH_TIMES)
+                    && self.recomputed == job.recomputed
+            }
+            _ => (self.retried, self.recomputed) == (job.retried, job.recomputed),
+        }
+    }
+
+    /// Whether tasks that had succeeded still have.
+    pub fn keeps_successes(&self, job: &JobView) -> bool {
+        self.recomputed == job.recomputed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::tests::job;
+
+    #[test]
+    fn what_was_read_is_shown_until_the_job_has_changed() {
+        let running = job(1, "a", JobState::Running);
+        let began = Instant::now();
+        let now = Freshness::of(&running, began);
+        assert!(now.is_fresh(&JobView { retried: 1, ..running.clone() }));
+        let again = JobView { recomputed: 1, ..running.clone() };
+        assert!(!now.is_fresh(&again) && !now.keeps_successes(&again));
+        let ended = job(1, "a", JobState::Failed);
+        assert!(!now.is_fresh(&ended) && now.keeps_successes(&ended));
+        let old = Freshness { at: began - FRESH_FOR, took: Duration::ZERO, ..now };
+        assert!(!old.is_fresh(&running));
+        assert!(Freshness { took: FRESH_FOR, ..old }.is_fresh(&running), "it takes long to read");
+        let end = Freshness { at: began - FRESH_FOR, ..Freshness::of(&ended, began) };
+        assert!(end.is_fresh(&ended) && !end.is_fresh(&JobView { retried: 2, ..ended }));
+    }
+}
