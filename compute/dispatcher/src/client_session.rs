@@ -16,7 +16,7 @@ use eyas_wire::trust::TrustRefusal;
 
 use self::inbox::Inbox;
 use self::submission::SubmissionInParts;
-use crate::names::{MAX_NAMES, NamesError};
+use crate::names::{ChangesInParts, NamesError};
 use crate::service::{
     Answer, AttachedJob, Caller, FilesNodes, JobDelivery, JobWatchEvent, NumberedResults, Service,
     ServiceError, StoppingCluster, TaskQuery, WatchedResults,
@@ -30,7 +30,7 @@ struct Client {
     is_local: bool,
     submission: SubmissionInParts,
     /// Changes of names whose last part is still to come.
-    name_changes: Vec<NameChange>,
+    name_changes: ChangesInParts,
 }
 
 /// Serves one client until its connection, its key or the dispatcher ends.
@@ -38,7 +38,8 @@ pub(crate) async fn serve(session: Session, service: Caller) -> Result<(), Sessi
     let Session { reader, writer, mut trust, is_local, .. } = session;
     let mut inbox = Inbox::of(reader);
     let submission = SubmissionInParts::None;
-    let mut client = Client { service, writer, is_local, submission, name_changes: Vec::new() };
+    let name_changes = ChangesInParts::default();
+    let mut client = Client { service, writer, is_local, submission, name_changes };
     loop {
         let request = tokio::select! {
             request = inbox.next() => request?,
@@ -168,18 +169,12 @@ impl Client {
 
     /// Takes a part of the changes of names. With the last part, all are made.
     async fn change_names(&mut self, changes: Vec<NameChange>, is_last: bool) -> Answer<ToClient> {
-        let mut all = std::mem::take(&mut self.name_changes);
         self.service.may_change_names()?;
-        all.extend(changes);
-        if all.len() > MAX_NAMES {
-            return Err(NamesError::TooMany.into());
-        }
+        let count = self.name_changes.add(changes)?;
         if !is_last {
-            let count = all.len() as u64;
-            self.name_changes = all;
             return Ok(ToClient::Done(count));
         }
-        match self.service.change_names(all).await {
+        match self.service.change_names(self.name_changes.take()).await {
             Ok(count) => Ok(ToClient::Done(count)),
             Err(ServiceError::Names(NamesError::Change { index, problem })) => {
                 Ok(ToClient::NamesRefused { index: index as u64, why: problem.to_string() })

@@ -21,7 +21,7 @@ use crate::journal::JournalError;
 use crate::log::{Log, NameUpdates};
 
 /// Maximum number of names, and of changes in one request.
-pub(crate) const MAX_NAMES: usize = 1_000_000;
+const MAX_NAMES: usize = 1_000_000;
 /// Maximum size of all names and URLs of places together, bytes.
 const MAX_NAME_TABLE_BYTES: usize = 256 << 20;
 /// Failures of places that are remembered; the oldest is forgotten first.
@@ -39,7 +39,10 @@ pub enum NamesError {
         problem: NameProblem,
     },
     /// There are too many changes.
-    #[error("a request can change up to {MAX_NAMES} names: change them in parts")]
+    #[error(
+        "a request can change up to {MAX_NAMES} names with {} MiB: change them in parts",
+        MAX_NAME_TABLE_BYTES >> 20
+    )]
     TooMany,
     /// The journal cannot be read or written.
     #[error(transparent)]
@@ -100,6 +103,36 @@ pub enum NameProblem {
         MAX_NAME_TABLE_BYTES >> 20
     )]
     Full,
+}
+
+/// Changes that come in parts, up to what the table could hold.
+#[derive(Default)]
+pub(crate) struct ChangesInParts {
+    changes: Vec<NameChange>,
+    /// Size of all names and URLs together.
+    bytes: usize,
+}
+
+impl ChangesInParts {
+    /// Adds a part. Returns the number of changes so far.
+    pub fn add(&mut self, part: Vec<NameChange>) -> Result<u64, NamesError> {
+        for change in &part {
+            let (NameChange::Register { name, places, .. }
+            | NameChange::Unregister { name, places }) = change;
+            self.bytes += name.len() + places.iter().map(|place| place.len()).sum::<usize>();
+        }
+        if self.changes.len() + part.len() > MAX_NAMES || self.bytes > MAX_NAME_TABLE_BYTES {
+            *self = ChangesInParts::default();
+            return Err(NamesError::TooMany);
+        }
+        self.changes.extend(part);
+        Ok(self.changes.len() as u64)
+    }
+
+    /// All changes.
+    pub fn take(&mut self) -> Vec<NameChange> {
+        std::mem::take(self).changes
+    }
 }
 
 /// The names of a cluster. Clones of the pointer share it.
@@ -383,6 +416,19 @@ mod tests {
         })?;
         updates.into_iter().for_each(|(name, file)| table.put(name, file));
         Ok(())
+    }
+
+    #[test]
+    fn changes_in_parts_are_bounded() {
+        let mut changes = ChangesInParts::default();
+        let part =
+            |bytes: usize| vec![register("a", &[&format!("file:///{}", "x".repeat(bytes))], None)];
+        assert_eq!((changes.add(part(10)).unwrap(), changes.add(part(10)).unwrap()), (1, 2));
+        assert!(matches!(changes.add(part(MAX_NAME_TABLE_BYTES)), Err(NamesError::TooMany)));
+        assert!(changes.take().is_empty(), "none is made");
+        let many = vec![unregister("a", &[]); MAX_NAMES / 2 + 1];
+        changes.add(many.clone()).unwrap();
+        assert!(matches!(changes.add(many), Err(NamesError::TooMany)));
     }
 
     #[test]
