@@ -22,9 +22,12 @@ impl StorageTurns {
 }
 
 impl StorageOrder for StorageTurns {
-    fn turn(&self, request: TurnRequest) -> Pin<Box<dyn Future<Output = StorageTurn> + Send + '_>> {
+    fn turn(
+        &self,
+        request: TurnRequest,
+    ) -> Pin<Box<dyn Future<Output = Option<StorageTurn>> + Send + '_>> {
         let TurnRequest { location, file, operation, extent } = request;
         let turn = self.0.turn(location, file, operation, extent);
-        Box::pin(async move { Box::new(turn.await) as StorageTurn })
+        Box::pin(async move { turn.await.map(|turn| Box::new(turn) as StorageTurn) })
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::coordinator_link::{self, LinkEvent};
-use crate::request_tracker::{RequestTracker, StorageRequest};
+use crate::request_tracker::{Decision, RequestTracker, StorageRequest};
 
 /// Longest wait; then the read or write proceeds, whatever the coordinator says.
 const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -26,7 +26,8 @@ pub struct TurnClient(Arc<Mutex<TurnRequests>>);
 struct TurnRequests {
     tracker: RequestTracker,
     class: ClassId,
-    waiting: HashMap<RequestId, oneshot::Sender<()>>,
+    /// Each is told whether it proceeds in a turn.
+    waiting: HashMap<RequestId, oneshot::Sender<bool>>,
 }
 
 /// Permission to read or write, until it is dropped.
@@ -64,14 +65,14 @@ impl TurnClient {
         Ok(client)
     }
 
-    /// Waits for the turn to read or write these bytes of a file.
+    /// Waits for the turn to read or write these bytes of a file. `None`: they proceed unordered.
     pub async fn turn(
         &self,
         place: StorageLocation,
         file: StorageFileId,
         operation: Operation,
         extent: Extent,
-    ) -> GrantedTurn {
+    ) -> Option<GrantedTurn> {
         let (go, went) = oneshot::channel();
         let request = {
             let mut asked = TurnClient::lock(&self.0);
@@ -89,11 +90,18 @@ impl TurnClient {
             request
         };
         // From here on the end is reported, even if the caller stops waiting.
-        let turn = GrantedTurn { client: self.clone(), request, bytes: extent.size_bytes };
-        if timeout(MAX_WAIT, went).await.is_err() {
-            tracing::info!("no turn was granted within a minute; proceeding unordered");
+        let mut turn = GrantedTurn { client: self.clone(), request, bytes: 0 };
+        match timeout(MAX_WAIT, went).await {
+            Ok(Ok(true)) => {
+                turn.bytes = extent.size_bytes;
+                return Some(turn);
+            }
+            Ok(_) => {}
+            Err(_) => {
+                tracing::info!("no turn was granted within a minute; proceeding unordered");
+            }
         }
-        turn
+        None
     }
 
     fn lock(asked: &Mutex<TurnRequests>) -> MutexGuard<'_, TurnRequests> {
@@ -104,9 +112,10 @@ impl TurnClient {
 impl TurnRequests {
     /// Wakes the requests whose turn has come.
     fn settle(&mut self) {
-        for (request, _) in self.tracker.take_decisions() {
+        for (request, decision) in self.tracker.take_decisions() {
+            let is_turn = decision == Decision::Proceed;
             // If the caller no longer waits, its `GrantedTurn` reports the end.
-            let _ = self.waiting.remove(&request).map(|go| go.send(()));
+            let _ = self.waiting.remove(&request).map(|go| go.send(is_turn));
         }
     }
 }

@@ -31,9 +31,12 @@ pub type StorageTurn = Box<dyn Send>;
 /// Gives turns to reads and writes of shared storage.
 pub trait StorageOrder: Send + Sync {
     /// Resolves when the read or write may begin. It never holds one up for want of a coordinator:
-    /// if none can be reached, it resolves at once.
-    fn turn(&self, request: TurnRequest) -> Pin<Box<dyn Future<Output = StorageTurn> + Send + '_>>;
+    /// if none can be reached, it resolves at once, to `None`.
+    fn turn(
+        &self,
+        request: TurnRequest,
+    ) -> Pin<Box<dyn Future<Output = Option<StorageTurn>> + Send + '_>>;
 }
 
-/// Waits for a turn, on a thread that may block.
-pub(crate) type WaitForTurn = dyn Fn(TurnRequest) -> StorageTurn + Send;
+/// Waits for a turn, on a thread that may block. `None`: the read or write proceeds unordered.
+pub(crate) type WaitForTurn = dyn Fn(TurnRequest) -> Option<StorageTurn> + Send;

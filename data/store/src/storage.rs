@@ -21,7 +21,7 @@ pub(crate) use stream::is_stream;
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use eyas_types::name::scheme_of;
@@ -300,12 +300,18 @@ impl Storage {
 
     /// Copies `file` to storage, but does not publish it yet, and does not wait until the copy is
     /// on disk. A bucket has no renames, so for a bucket [`publish`](Self::publish) does all of the
-    /// work; also for a device or a pipe, which is written to and not replaced.
+    /// work; also for a device or a pipe, which is written to and not replaced. Where the copy
+    /// waits for turns, `is_wanted` is asked before each.
     ///
     /// # Errors
     /// `Denied`, `NoSpace`, `Unreachable`; `Invalid` where nothing can be written; `Local` if
-    /// `file` cannot be read.
-    pub async fn copy(&self, file: &Path, spot: &Spot) -> Result<UnsyncedOutput, StorageError> {
+    /// `file` cannot be read; `Withdrawn` if it is no longer wanted.
+    pub async fn copy(
+        &self,
+        file: &Path,
+        spot: &Spot,
+        is_wanted: impl Fn() -> bool + Send + 'static,
+    ) -> Result<UnsyncedOutput, StorageError> {
         match (self.request(&spot.url).await?, &spot.path) {
             (SourceUrl::Cluster(name), _) => {
                 let content = cluster::store(self.files(&spot.url)?.as_ref(), name, file).await?;
@@ -320,7 +326,7 @@ impl Storage {
                 let (from, path, url) = (file.to_path_buf(), path.clone(), spot.url.clone());
                 let (shared, turns) = (self.0.clone(), self.turns());
                 let copy = move || {
-                    let turns = turns.as_deref();
+                    let turns = turns.as_deref().map(|turns| (turns, &is_wanted as &dyn Fn() -> _));
                     file::copy(&from, (&path, &url), &shared.limits, turns, &shared.mark)
                 };
                 let copied = here(move || retry_blocking(copy));
@@ -404,11 +410,17 @@ impl Storage {
             UnpublishedAt::S3 { file, url } => {
                 // Whatever keeps the file from being read is told by the upload.
                 let size_bytes = file.metadata().map_or(0, |metadata| metadata.len());
-                let _turn = if size_bytes < ORDERED_OUTPUT_BYTES {
+                let turn = if size_bytes < ORDERED_OUTPUT_BYTES {
                     None
                 } else {
                     let (place, id) = (SourceUrl::of(url.as_bytes())?, PlaceId::of(url.as_bytes()));
                     self.whole(&place, id.0, Operation::Write, size_bytes).await
+                };
+                let turn = Mutex::new(turn);
+                // All is written then, and the answer may take long.
+                let may_appear = || {
+                    drop(turn.lock().unwrap_or_else(PoisonError::into_inner).take());
+                    may_appear()
                 };
                 self.0.remote.put(&file, &url, &self.0.limits, may_appear).await
             }
@@ -478,7 +490,7 @@ impl Storage {
             operation,
             extent: Extent { offset: 0, size_bytes },
         };
-        Some(order.turn(request).await)
+        order.turn(request).await
     }
 }
 

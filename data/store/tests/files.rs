@@ -206,9 +206,10 @@ async fn results_appear_whole_in_folders_that_are_made_for_them() {
         ["unpublished", "published", "dropped"].map(|name| to.with_file_name(name)).into();
     let mut copied = Vec::new();
     for place in &copies {
-        copied.push(
-            storage().copy(&from, &spot(&storage(), &url(place)).await.unwrap()).await.unwrap(),
-        );
+        copied.push({
+            let spot = spot(&storage(), &url(place)).await.unwrap();
+            storage().copy(&from, &spot, || true).await.unwrap()
+        });
     }
     drop(copied.pop());
     let store = storage();
@@ -268,7 +269,8 @@ async fn devices_and_pipes_are_written_to_and_not_replaced() {
     assert_eq!(full.kind, StorageErrorKind::NoSpace);
     // Without a reader, it waits as long as it is wanted.
     let store = storage();
-    let copied = store.copy(&from, &spot(&store, &url(&pipe)).await.unwrap()).await.unwrap();
+    let spot = spot(&store, &url(&pipe)).await.unwrap();
+    let copied = store.copy(&from, &spot, || true).await.unwrap();
     assert!(copied.needs_source());
     let looks = AtomicU32::new(0);
     let prepared = store.sync(copied).await.unwrap();
@@ -325,7 +327,7 @@ async fn spot(storage: &Storage, url: &Name) -> Result<Spot, StorageError> {
 }
 
 async fn put(storage: &Storage, file: &Path, url: &Name) -> Result<ObjectSpec, StorageError> {
-    let copied = storage.copy(file, &spot(storage, url).await?).await?;
+    let copied = storage.copy(file, &spot(storage, url).await?, || true).await?;
     storage.publish(storage.sync(copied).await?, || true).await
 }
 

@@ -97,7 +97,10 @@ async fn prepare(
     url: &Name,
 ) -> Result<UnpublishedOutput, StorageError> {
     storage
-        .sync(storage.copy(file, &storage.locate(vec![url.clone()]).await?.remove(0)).await?)
+        .sync({
+            let spot = storage.locate(vec![url.clone()]).await?.remove(0);
+            storage.copy(file, &spot, || true).await?
+        })
         .await
 }
 

@@ -106,7 +106,7 @@ async fn a_sparse_output_is_copied_and_kept_with_its_holes() {
         let storage = Storage::new(limits);
         let to = dir.path().join(name);
         let spots = storage.locate(vec![url_of(to.to_str().unwrap()).unwrap()]).await.unwrap();
-        let copied = storage.copy(&path, &spots[0]).await.unwrap();
+        let copied = storage.copy(&path, &spots[0], || true).await.unwrap();
         let prepared = storage.sync(copied).await.unwrap();
         assert_eq!(storage.publish(prepared, || true).await.unwrap().size_bytes(), SIZE_BYTES);
         assert_copied(&to, &path, 0);

@@ -67,8 +67,8 @@ pub fn run(executors: usize, tasks: u32, beating: Duration) -> ManyExecutors {
     let queued_bytes = resident_bytes(dispatcher.process(), "VmHWM");
     dispatcher.kill();
     submitting.join().expect("the job was accepted before its first task was assigned");
-    let (before, were_welcome) =
-        (assigned.load(Ordering::Relaxed), welcomed.load(Ordering::Relaxed));
+    let before = when_still(&assigned);
+    let were_welcome = welcomed.load(Ordering::Relaxed);
     let began = Instant::now();
     let _dispatcher = start(home.path(), &address);
     wait_for(&assigned, before + 1);
@@ -93,6 +93,17 @@ fn submit_tasks(access: &Path, tasks: u32) {
         let item = |_| TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() };
         submit(&mut session, "many", template, 0, tasks, item).await;
     });
+}
+
+/// A count once it no longer grows: what was on its way has arrived.
+fn when_still(count: &AtomicU64) -> u64 {
+    loop {
+        let before = count.load(Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(500));
+        if count.load(Ordering::Relaxed) == before {
+            return before;
+        }
+    }
 }
 
 /// Waits until a count reaches `target`.

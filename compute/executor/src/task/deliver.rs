@@ -36,6 +36,7 @@ use super::sandbox::{CollectedOutput, Sandbox, pattern_of};
 use super::status::failed;
 use super::written_instead::written_instead;
 use super::{TaskRun, TaskRunner};
+use crate::process::ProcessControl;
 use crate::process::spool::Spool;
 
 /// A file or empty folder that a task has written, with its destination.
@@ -80,13 +81,20 @@ enum DeliveryAfter {
     Failure,
 }
 
+impl DeliveryAfter {
+    /// Whether outputs of the task are still wanted.
+    fn is_wanted(self, control: &ProcessControl) -> bool {
+        match self {
+            DeliveryAfter::Success => !control.is_cancelled(),
+            DeliveryAfter::Failure => !control.is_abandoned(),
+        }
+    }
+}
+
 impl TaskRun {
     /// Whether outputs of the task may still appear.
     fn may_deliver(&self, after: DeliveryAfter) -> bool {
-        match after {
-            DeliveryAfter::Success => !self.control.is_cancelled(),
-            DeliveryAfter::Failure => !self.control.is_abandoned(),
-        }
+        after.is_wanted(&self.control)
     }
 }
 
@@ -372,8 +380,13 @@ impl TaskRunner {
                             spot.url()
                         );
                     }
-                    let file = self.movers.block_on(self.storage.copy(&written.path, spot));
-                    let file = file.map_err(cannot_deliver)?;
+                    let control = run.control.clone();
+                    let is_wanted = move || after.is_wanted(&control);
+                    let copy = self.storage.copy(&written.path, spot, is_wanted);
+                    let file = self.movers.block_on(copy).map_err(|error| match error.kind {
+                        StorageErrorKind::Withdrawn => Status::Cancelled,
+                        _ => cannot_deliver(error),
+                    })?;
                     let place = is_claimed.then(|| spot.place());
                     CopiedOutput::Persistent(file, is_kept.then(|| written.path.clone()), place)
                 }

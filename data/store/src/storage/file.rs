@@ -80,7 +80,7 @@ pub(super) fn read(
             let start = into.written_bytes();
             let size_bytes = TURN_BYTES.min(data.end - start);
             let bytes = start..start + size_bytes;
-            let turn = turns.map(|turns| turns(request(&metadata, Operation::Read, &bytes)));
+            let turn = turns.and_then(|turns| turns(request(&metadata, Operation::Read, &bytes)));
             // Without turns, the rest of the file is read at once.
             let end = if turn.is_some() { bytes.end } else { data.end };
             read_in_order(&file, start..end, |bytes| {
@@ -223,12 +223,12 @@ pub struct PreparedFile {
 }
 
 /// Copies `from` to a hidden file in the folder of `path`, which patterns like `*` do not match.
-/// Each part of a large file waits for its turn, if there are turns.
+/// Each part of a large file waits for its turn, if there are turns, and as long as it is wanted.
 pub(super) fn copy(
     from: &Path,
     (path, url): (&Path, &Name),
     limits: &Limits,
-    turns: Option<&WaitForTurn>,
+    turns: Option<(&WaitForTurn, &dyn Fn() -> bool)>,
     mark: &str,
 ) -> Result<CopiedFile, StorageError> {
     let failed = |error: io::Error| StorageError::file("write", url, &error);
@@ -255,7 +255,7 @@ pub(super) fn copy(
     if turns.is_some() || limits.storage.is_limited() || limits.link_out.is_limited() {
         let (mut buffer, mut written_bytes) = (vec![0; CHUNK_BYTES], 0);
         let mut writes = turns
-            .map(|turns| WritesInTurn::of(&file, metadata.len(), turns))
+            .map(|(turns, _)| WritesInTurn::of(&file, metadata.len(), turns))
             .transpose()
             .map_err(failed)?;
         each_part(&source, 0..metadata.len(), &mut buffer, &unreadable, |part| {
@@ -263,6 +263,10 @@ pub(super) fn copy(
             written_bytes += part.size_bytes();
             match part {
                 Part::Data(bytes) => {
+                    if turns.is_some_and(|(_, is_wanted)| !is_wanted()) {
+                        let kind = StorageErrorKind::Withdrawn;
+                        return Err(StorageError::new(kind, "it is no longer wanted"));
+                    }
                     let is_turn = writes.as_mut().map_or(Ok(()), |writes| writes.wait(start));
                     limits.write_blocking(bytes.len() as u64);
                     is_turn.and_then(|()| file.write_all_at(bytes, start))
@@ -281,31 +285,32 @@ pub(super) fn copy(
     Ok(CopiedFile { temporary, file, place: path.to_path_buf(), url: url.clone() })
 }
 
-/// A file that is written part by part, each in a turn. The page cache would take all of it at
-/// once, so each part is on the disk before its turn ends.
+/// A file that is written part by part, each in a turn if the coordinator gives one. The page cache
+/// would take all of it at once, so a part is on the disk before its turn ends.
 struct WritesInTurn<'a> {
     file: &'a File,
     metadata: fs::Metadata,
     size_bytes: u64,
     turns: &'a WaitForTurn,
-    /// The turn, and the end of its part.
-    turn: Option<(StorageTurn, u64)>,
+    turn: Option<StorageTurn>,
+    /// End of the part that is being written.
+    end: u64,
 }
 
 impl<'a> WritesInTurn<'a> {
     fn of(file: &'a File, size_bytes: u64, turns: &'a WaitForTurn) -> io::Result<Self> {
-        Ok(WritesInTurn { file, metadata: file.metadata()?, size_bytes, turns, turn: None })
+        Ok(WritesInTurn { file, metadata: file.metadata()?, size_bytes, turns, turn: None, end: 0 })
     }
 
     /// Waits for the turn to write at `offset`. Offsets rise.
     fn wait(&mut self, offset: u64) -> io::Result<()> {
-        if self.turn.as_ref().is_some_and(|(_, end)| offset < *end) {
+        if offset < self.end {
             return Ok(());
         }
         self.sync()?;
         let bytes = offset..self.size_bytes.min(offset + TURN_BYTES);
-        let turn = (self.turns)(request(&self.metadata, Operation::Write, &bytes));
-        self.turn = Some((turn, bytes.end));
+        self.end = bytes.end;
+        self.turn = (self.turns)(request(&self.metadata, Operation::Write, &bytes));
         Ok(())
     }
 
@@ -628,13 +633,14 @@ mod tests {
                 assert_eq!(held.fetch_add(1, Ordering::Relaxed), 0, "one at a time");
                 assert_eq!(request.operation, Operation::Write);
                 give.send((request.extent.offset / MIB, request.extent.size_bytes / MIB)).unwrap();
-                Box::new(Held(held.clone())) as StorageTurn
+                Some(Box::new(Held(held.clone())) as StorageTurn)
             }
         };
         let from = dir.path().join("from");
         let copied = || {
             let to = (&*dir.path().join("to"), &"file:///to".into());
-            let copied = copy(&from, to, &Limits::default(), Some(&turns), "1").unwrap();
+            let turns: (&WaitForTurn, &dyn Fn() -> bool) = (&turns, &|| true);
+            let copied = copy(&from, to, &Limits::default(), Some(turns), "1").unwrap();
             assert_eq!(held.load(Ordering::Relaxed), 0, "all have ended");
             copied.sync().unwrap().publish().unwrap();
             assert!(fs::read(&from).unwrap() == fs::read(to.0).unwrap());
@@ -649,6 +655,10 @@ mod tests {
         file.write_all_at(&[3; MIB as usize], MIB).unwrap();
         file.write_all_at(&[4; 10 * MIB as usize], 100 * MIB).unwrap();
         assert_eq!(copied(), [(1, 8), (100, 8), (108, 8)], "a hole needs no turn");
+        let to = (&*dir.path().join("to"), &"file:///to".into());
+        let unwanted: (&WaitForTurn, &dyn Fn() -> bool) = (&turns, &|| false);
+        let copied = copy(&from, to, &Limits::default(), Some(unwanted), "1");
+        assert_eq!(copied.err().unwrap().kind, StorageErrorKind::Withdrawn);
     }
 
     #[test]
