@@ -256,11 +256,11 @@ pub(crate) struct NodeArgs {
     /// Emulate slow storage and links: storage=RATE,storage-latency=DURATION,link=RATE, or none
     #[arg(long, value_name = "LIMITS", default_value = "none", value_parser = Emulation::parse)]
     pub emulate: Emulation,
-    /// Read and write persistent storage in the order of the I/O coordinator with this access file
-    /// (`eyas io serve`)
+    /// Use persistent storage in the order of the I/O coordinator with this access file (`eyas io
+    /// serve`)
     #[arg(long, value_name = "FILE")]
     pub io: Option<PathBuf>,
-    /// With --io: job class of what the executors fetch and write
+    /// With --io: job class of the executors
     #[arg(long, value_name = "NAME", default_value = "eyas", requires = "io")]
     pub io_class: String,
 }
