@@ -100,6 +100,7 @@ impl JobTimeline {
         before: Option<&JobTimeline>,
     ) -> Result<Self, ApiError> {
         let began = Instant::now();
+        let before = before.filter(|before| before.freshness.is_of(job));
         let index = indexes.of(dispatcher, job).await?;
         let before_times = before.filter(|before| before.freshness.keeps_successes(job));
         let settled = before_times.map_or(&[][..], |before| &before.times[..before.index.settled]);
