@@ -7,7 +7,7 @@
 //! no times at all: they began after the last look at the job in which they were not at an
 //! executor.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -230,13 +230,14 @@ fn executors_of(
     connected: &[ExecutorView],
 ) -> Vec<TimelineExecutor> {
     let slots = |view: &ExecutorView| view.capacity.cpus_milli / 1000;
+    let by_name: HashMap<_, _> = connected.iter().map(|view| (&view.name, slots(view))).collect();
     let of_name = |name: &String| {
-        let view = connected.iter().find(|view| view.name == *name);
-        TimelineExecutor { name: name.clone(), slots: view.map_or(1, slots) }
+        let slots = by_name.get(name).copied().unwrap_or(1);
+        TimelineExecutor { name: name.clone(), slots }
     };
     let mut executors: Vec<_> = index.executors.names.iter().map(of_name).collect();
     if job.state == JobState::Running {
-        let others = connected.iter().filter(|view| !index.executors.names.contains(&view.name));
+        let others = connected.iter().filter(|view| !index.executors.has(&view.name));
         let other =
             |view: &ExecutorView| TimelineExecutor { name: view.name.clone(), slots: slots(view) };
         executors.extend(others.map(other));

@@ -317,6 +317,10 @@ pub(crate) struct NameTable {
 }
 
 impl NameTable {
+    pub fn has(&self, name: &str) -> bool {
+        self.positions.contains_key(name)
+    }
+
     /// The position of a name, which is added if it is not there.
     pub fn position_of(&mut self, name: &str) -> u32 {
         if let Some(at) = self.positions.get(name) {
