@@ -113,6 +113,7 @@ export async function nginx(place, address, base) {
       proxy_buffering off;
       proxy_set_header Host $http_host;
       proxy_set_header X-Forwarded-Proto $scheme;
+      access_log off;
     }
   }`;
   const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];

@@ -104,7 +104,8 @@ export function follow() {
     setTimeout(follow, AGAIN_MS);
     // A stream does not say with which status it was refused.
     api("/status").catch(({ status }) => {
-      [cluster.isHere, cluster.isKnown] = [status !== 0, status !== 401];
+      // After too many wrong tokens, 429 stands for 401. What cannot answer shows nothing new.
+      [cluster.isHere, cluster.isKnown] = [status > 0 && status < 500, ![401, 429].includes(status)];
       tell();
     });
   };

@@ -45,6 +45,12 @@ function words(bar, row) {
   return parts.join(", ");
 }
 
+/** The name of a row. */
+function place(row) {
+  if (!row) return "";
+  return row.last_slot ? `${row.executor}, slots ${row.slot} to ${row.last_slot}` : row.executor;
+}
+
 /** The whole picture in words, and what keys do. */
 function summary(totals) {
   const shares = LEGEND.map(([kind, name]) => `${name} ${percent(share(totals[`${kind}_us`], totals))}`);
@@ -160,7 +166,7 @@ export class Timeline extends Component {
     const { picture, brush } = this.state;
     const bar = this.geometry.barAt(x, y);
     const row = picture.rows[this.geometry.row(y)];
-    const said = bar ? words(bar, row) : (row?.executor ?? "");
+    const said = bar ? words(bar, row) : place(row);
     if (brush) this.setState({ brush: [brush[0], x], said });
     else if (said !== this.state.said) this.setState({ said });
   };

@@ -30,6 +30,8 @@ pub enum WebAddressError {
     Open(SocketAddr),
     /// Not the beginning of paths.
     Base(String),
+    /// The server has paths of its own that begin so.
+    OwnPath(String),
 }
 
 impl std::error::Error for WebAddressError {}
@@ -57,6 +59,11 @@ impl std::fmt::Display for WebAddressError {
                 "`{text}` cannot be the beginning of paths: write /NAME or /NAME/NAME of letters, \
                  digits and -._~, such as /eyas"
             ),
+            WebAddressError::OwnPath(text) => write!(
+                f,
+                "`{text}` cannot be the beginning of paths, because paths of the server itself \
+                 begin so: write another name first, such as /eyas{text}"
+            ),
         }
     }
 }
@@ -78,6 +85,10 @@ impl FromStr for WebAddress {
         address.map(WebAddress::Tcp).map_err(|_| WebAddressError::Address(text.into()))
     }
 }
+
+/// First parts of the server's own paths. If such a path began with the beginning of paths, nothing
+/// would tell whether a proxy has taken that away already.
+const OWN_FIRST_PARTS: [&str; 7] = ["api", "healthz", "jobs", "metrics", "nodes", "page", "readyz"];
 
 /// The beginning of the paths at which browsers reach the process behind a reverse proxy, such as
 /// `/eyas`; empty for none.
@@ -121,9 +132,13 @@ impl FromStr for BasePath {
         };
         let mut parts = path.split('/');
         let is_path = parts.next() == Some("") && parts.all(is_part);
-        match is_path && text.starts_with('/') {
-            true => Ok(BasePath(path.to_owned())),
-            false => Err(WebAddressError::Base(text.to_owned())),
+        if !is_path || !text.starts_with('/') {
+            return Err(WebAddressError::Base(text.to_owned()));
+        }
+        let first = path.split('/').nth(1).unwrap_or_default();
+        match OWN_FIRST_PARTS.contains(&first) {
+            true => Err(WebAddressError::OwnPath(path.to_owned())),
+            false => Ok(BasePath(path.to_owned())),
         }
     }
 }
@@ -218,6 +233,10 @@ mod tests {
         for wrong in ["", "eyas", "//evil", "/a//b", "/a/../b", "/a?b", "/{job}", "/a b", "/*"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
+        assert_eq!(read("/api"), Err(WebAddressError::OwnPath("/api".into())));
+        let why = read("/jobs/lab/").unwrap_err().to_string();
+        assert!(why.contains("such as /eyas/jobs/lab"), "{why}");
+        assert_eq!(read("/lab/jobs"), Ok("/lab/jobs".into()));
         let taken = |text: &str| {
             let mut uri: Uri = text.parse().unwrap();
             "/eyas".parse::<BasePath>().unwrap().take_from(&mut uri);

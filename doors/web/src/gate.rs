@@ -4,8 +4,9 @@
 //!    whose name resolves to this machine, could read everything.
 //! 2. **Token**: `Authorization: Bearer TOKEN`, or the cookie. A browser comes with the token in
 //!    the URL once, gets the cookie, and is sent on to the URL without it, so that the token is in
-//!    no history, log or `Referer`. The token is that of this process, which permits everything, or
-//!    one of `web_tokens`, with a scope. A Unix socket needs no token: only its user can open it.
+//!    no history, no `Referer` and no log of this process; a proxy in front may log that URL. The
+//!    token is that of this process, which permits everything, or one of `web_tokens`, with a
+//!    scope. A Unix socket needs no token: only its user can open it.
 //! 3. **Origin**: a request with an effect comes from a page of this process or from a program.
 //!    Cookies alone do not show that: another server on this machine is of the same site, because
 //!    ports do not count. So `Origin` and `Sec-Fetch-Site` are checked for every method but GET,

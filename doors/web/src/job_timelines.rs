@@ -7,7 +7,7 @@
 //! no times at all: they began after the last look at the job in which they were not at an
 //! executor.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,6 +22,7 @@ use crate::answer::json_text;
 use crate::api_error::ApiError;
 use crate::dispatcher::SharedDispatcher;
 use crate::freshness::Freshness;
+use crate::kept::KeptOfJobs;
 use crate::task_index::{JobIndex, SUCCEEDED, TaskIndexes, TaskRow};
 use crate::timeline::{BarState, OpenTask, TaskBar, Timeline, TimelineExecutor};
 use crate::timeline_picture::{PictureWindow, TimelinePicture};
@@ -41,7 +42,6 @@ struct TracedTimes {
 
 /// The timeline of a job.
 pub(crate) struct JobTimeline {
-    job: JobId,
     index: Arc<JobIndex>,
     /// For each row of the index.
     times: Vec<Option<TracedTimes>>,
@@ -51,6 +51,8 @@ pub(crate) struct JobTimeline {
     freshness: Freshness,
     /// Pictures that were drawn, as answers.
     drawn: std::sync::Mutex<VecDeque<(PictureWindow, Arc<str>)>>,
+    /// Who has this may draw.
+    drawing: Arc<Mutex<()>>,
 }
 
 /// The fields of an answer.
@@ -60,12 +62,17 @@ struct TimelineAnswer {
     timeline: TimelinePicture,
 }
 
-/// The timelines of some jobs, the one that was used last at the end.
-pub(crate) struct JobTimelines(Mutex<VecDeque<Arc<JobTimeline>>>);
+/// The timelines of some jobs.
+pub(crate) struct JobTimelines {
+    kept: Mutex<KeptOfJobs<JobTimeline>>,
+    /// Of all pictures, one is drawn at a time: drawing keeps at most one processor busy.
+    drawing: Arc<Mutex<()>>,
+}
 
 impl JobTimelines {
     pub fn new() -> Self {
-        JobTimelines(Mutex::default())
+        let kept = Mutex::new(KeptOfJobs::new(MAX_TIMELINES));
+        JobTimelines { kept, drawing: Arc::default() }
     }
 
     /// The timeline of a job. Requests for timelines wait for each other, as those for indexes.
@@ -75,19 +82,15 @@ impl JobTimelines {
         indexes: &TaskIndexes,
         job: &JobView,
     ) -> Result<Arc<JobTimeline>, ApiError> {
-        let mut timelines = self.0.lock().await;
-        let at = timelines.iter().position(|timeline| timeline.job == job.job);
-        let before = at.and_then(|at| timelines.remove(at));
+        let mut timelines = self.kept.lock().await;
+        let before = timelines.of(job.job);
         if let Some(timeline) = before.as_ref().filter(|one| one.freshness.is_fresh(job)) {
-            timelines.push_back(timeline.clone());
             return Ok(timeline.clone());
         }
-        let timeline =
-            Arc::new(JobTimeline::read(dispatcher, indexes, job, before.as_deref()).await?);
-        timelines.push_back(timeline.clone());
-        if timelines.len() > MAX_TIMELINES {
-            timelines.pop_front();
-        }
+        let drawing = self.drawing.clone();
+        let read = JobTimeline::read(dispatcher, indexes, job, before.as_deref(), drawing).await?;
+        let timeline = Arc::new(read);
+        timelines.put(job.job, timeline.clone());
         Ok(timeline)
     }
 }
@@ -98,8 +101,10 @@ impl JobTimeline {
         indexes: &TaskIndexes,
         job: &JobView,
         before: Option<&JobTimeline>,
+        drawing: Arc<Mutex<()>>,
     ) -> Result<Self, ApiError> {
         let began = Instant::now();
+        let before = before.filter(|before| before.freshness.is_of(job));
         let index = indexes.of(dispatcher, job).await?;
         let before_times = before.filter(|before| before.freshness.keeps_successes(job));
         let settled = before_times.map_or(&[][..], |before| &before.times[..before.index.settled]);
@@ -119,7 +124,7 @@ impl JobTimeline {
             .map_err(ApiError::away)?;
         let freshness = Freshness::of(job, began);
         let drawn = Default::default();
-        Ok(JobTimeline { job: job.job, index, times, open: opened, timeline, freshness, drawn })
+        Ok(JobTimeline { index, times, open: opened, timeline, freshness, drawn, drawing })
     }
 
     /// The position of an executor in the timeline.
@@ -128,13 +133,18 @@ impl JobTimeline {
     }
 
     /// A picture as an answer. Drawing 1,000,000 tasks takes a tenth of a second, during which
-    /// other requests are answered.
+    /// other requests are answered. Requests for one picture have it drawn once.
     pub async fn picture(self: Arc<Self>, window: PictureWindow) -> Result<Arc<str>, ApiError> {
-        let known = self.lock_drawn().iter().find(|(of, _)| *of == window).cloned();
-        if let Some((_, text)) = known {
+        if let Some(text) = self.drawn(&window) {
+            return Ok(text);
+        }
+        let turn = self.drawing.clone().lock_owned().await;
+        if let Some(text) = self.drawn(&window) {
             return Ok(text);
         }
         let draw = move || {
+            // The turn ends with the drawing, also if nobody waits for that any more.
+            let _turn = turn;
             let (schema_version, timeline) = (SCHEMA_VERSION, self.timeline.picture(&window));
             let text: Arc<str> = json_text(&TimelineAnswer { schema_version, timeline }).into();
             let mut drawn = self.lock_drawn();
@@ -145,6 +155,11 @@ impl JobTimeline {
             text
         };
         spawn_blocking(draw).await.map_err(ApiError::away)
+    }
+
+    fn drawn(&self, window: &PictureWindow) -> Option<Arc<str>> {
+        let drawn = self.lock_drawn();
+        drawn.iter().find(|(of, _)| of == window).map(|(_, text)| text.clone())
     }
 
     fn lock_drawn(&self) -> std::sync::MutexGuard<'_, VecDeque<(PictureWindow, Arc<str>)>> {
@@ -215,13 +230,14 @@ fn executors_of(
     connected: &[ExecutorView],
 ) -> Vec<TimelineExecutor> {
     let slots = |view: &ExecutorView| view.capacity.cpus_milli / 1000;
+    let by_name: HashMap<_, _> = connected.iter().map(|view| (&view.name, slots(view))).collect();
     let of_name = |name: &String| {
-        let view = connected.iter().find(|view| view.name == *name);
-        TimelineExecutor { name: name.clone(), slots: view.map_or(1, slots) }
+        let slots = by_name.get(name).copied().unwrap_or(1);
+        TimelineExecutor { name: name.clone(), slots }
     };
     let mut executors: Vec<_> = index.executors.names.iter().map(of_name).collect();
     if job.state == JobState::Running {
-        let others = connected.iter().filter(|view| !index.executors.names.contains(&view.name));
+        let others = connected.iter().filter(|view| !index.executors.has(&view.name));
         let other =
             |view: &ExecutorView| TimelineExecutor { name: view.name.clone(), slots: slots(view) };
         executors.extend(others.map(other));
@@ -291,6 +307,7 @@ fn open_tasks(index: &JobIndex, before: Option<&JobTimeline>) -> Vec<OpenTask> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::tests::job;
     use crate::task_index::tests::{index, row};
 
     fn traced(row: &TaskRow, ready_us: u64) -> RecordedTask {
@@ -325,6 +342,34 @@ mod tests {
         // An estimate leads to no end behind that of the job.
         assert_eq!(drawn(112)[1], (true, 7, 12, 112));
         assert!(open_tasks(&index, None).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_picture_that_is_asked_for_twice_at_once_is_drawn_once() {
+        let timeline = Arc::new(JobTimeline {
+            index: Arc::new(index(&["succeeded"])),
+            times: vec![None],
+            open: BTreeMap::new(),
+            timeline: Timeline::of(Vec::new(), Vec::new(), Vec::new(), 100),
+            freshness: Freshness::of(&job(1, "a", JobState::Failed), Instant::now()),
+            drawn: Default::default(),
+            drawing: Arc::default(),
+        });
+        let picture = |to_us| {
+            let window = PictureWindow { to_us: Some(to_us), ..PictureWindow::default() };
+            timeline.clone().picture(window)
+        };
+        let (one, other, part) = tokio::join!(picture(100), picture(100), picture(50));
+        assert!(Arc::ptr_eq(&one.unwrap(), &other.unwrap()) && part.is_ok());
+        assert_eq!(timeline.lock_drawn().len(), 2);
+        // Who is given a turn draws alone, also of another timeline.
+        let turn = timeline.drawing.clone().lock_owned().await;
+        assert!(picture(100).await.is_ok(), "a known picture needs no turn");
+        let late = tokio::spawn(picture(10));
+        tokio::task::yield_now().await;
+        assert_eq!(timeline.lock_drawn().len(), 2);
+        drop(turn);
+        assert!(late.await.unwrap().is_ok());
     }
 
     #[test]

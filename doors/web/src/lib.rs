@@ -39,6 +39,7 @@ mod freshness;
 mod gate;
 mod job_timelines;
 mod jobs;
+mod kept;
 mod live;
 mod metrics;
 mod openapi;

@@ -7,7 +7,7 @@
 //! from the beginning of the job on that have succeeded are then not asked for again.
 
 use std::cmp::Ordering;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ use tokio::time::timeout;
 use crate::api_error::ApiError;
 use crate::dispatcher::SharedDispatcher;
 use crate::freshness::Freshness;
+use crate::kept::KeptOfJobs;
 
 /// Most tasks of a job of which an index is made.
 const MAX_INDEXED_TASKS: u64 = 2_000_000;
@@ -106,12 +107,12 @@ pub(crate) struct JobIndex {
     freshness: Freshness,
 }
 
-/// The indexes of some jobs, the one that was used last at the end.
-pub(crate) struct TaskIndexes(Mutex<VecDeque<Arc<JobIndex>>>);
+/// The indexes of some jobs.
+pub(crate) struct TaskIndexes(Mutex<KeptOfJobs<JobIndex>>);
 
 impl TaskIndexes {
     pub fn new() -> Self {
-        TaskIndexes(Mutex::default())
+        TaskIndexes(Mutex::new(KeptOfJobs::new(MAX_INDEXES)))
     }
 
     /// The index of a job. Requests for indexes wait for each other: two pages of one job have one
@@ -130,17 +131,12 @@ impl TaskIndexes {
             ));
         }
         let mut indexes = self.0.lock().await;
-        let at = indexes.iter().position(|index| index.job == job.job);
-        let before = at.and_then(|at| indexes.remove(at));
+        let before = indexes.of(job.job);
         if let Some(index) = before.as_ref().filter(|index| index.freshness.is_fresh(job)) {
-            indexes.push_back(index.clone());
             return Ok(index.clone());
         }
         let index = Arc::new(JobIndex::read(dispatcher, job, before.as_deref()).await?);
-        indexes.push_back(index.clone());
-        if indexes.len() > MAX_INDEXES {
-            indexes.pop_front();
-        }
+        indexes.put(job.job, index.clone());
         Ok(index)
     }
 }
@@ -321,6 +317,10 @@ pub(crate) struct NameTable {
 }
 
 impl NameTable {
+    pub fn has(&self, name: &str) -> bool {
+        self.positions.contains_key(name)
+    }
+
     /// The position of a name, which is added if it is not there.
     pub fn position_of(&mut self, name: &str) -> u32 {
         if let Some(at) = self.positions.get(name) {

@@ -82,7 +82,8 @@ impl Timeline {
         timeline
     }
 
-    /// Puts the executors into the order of their names: n2 comes before n10.
+    /// Puts the executors into the order of their names, n2 before n10, and the open tasks into
+    /// that of their executors.
     fn sort_executors(&mut self, mut open: Vec<OpenTask>) -> Vec<OpenTask> {
         let mut order: Vec<u32> = (0..self.executors.len() as u32).collect();
         order.sort_by_cached_key(|at| name_parts(&self.executors[*at as usize].name));
@@ -91,20 +92,24 @@ impl Timeline {
         self.executors = order.iter().map(|old| self.executors[*old as usize].clone()).collect();
         self.bars.iter_mut().for_each(|bar| bar.executor = new[bar.executor as usize]);
         open.iter_mut().for_each(|task| task.executor = new[task.executor as usize]);
+        // Those of an executor stay in their order.
+        open.sort_by_key(|task| task.executor);
         open
     }
 
+    /// Lays tasks on slots. The open ones are in the order of their executors.
     fn lay_out(&mut self, open: &[OpenTask]) {
         self.bars.sort_unstable_by_key(|bar| (bar.executor, bar.started_us, bar.index));
         let (mut first, mut opened) = (0, Vec::new());
+        let mut open_of = open.chunk_by(|a, b| a.executor == b.executor).peekable();
         for (at, executor) in self.executors.iter_mut().enumerate() {
             let is_own = |bar: &&TaskBar| bar.executor == at as u32;
             let count = self.bars[first..].iter().take_while(is_own).count();
             let slots = lay_ended(&mut self.bars[first..first + count], executor.slots);
             first += count;
             executor.slots = executor.slots.max(slots.last.len() as u32).max(1);
-            let own = open.iter().filter(|task| task.executor == at as u32);
-            opened.extend(open_bars(slots, executor.slots, own, self.end_us));
+            let own = open_of.next_if(|tasks| tasks[0].executor == at as u32);
+            opened.extend(open_bars(slots, executor.slots, own.unwrap_or_default(), self.end_us));
         }
         self.bars.extend(opened);
     }
@@ -206,12 +211,7 @@ fn lay_ended(bars: &mut [TaskBar], count: u32) -> Slots {
 
 /// Bars of tasks that have not ended: on the slots that are free for the longest time. The others
 /// wait at the executor, and are not drawn.
-fn open_bars<'a>(
-    slots: Slots,
-    count: u32,
-    open: impl Iterator<Item = &'a OpenTask>,
-    end_us: u64,
-) -> Vec<TaskBar> {
+fn open_bars(slots: Slots, count: u32, open: &[OpenTask], end_us: u64) -> Vec<TaskBar> {
     let unused = (slots.last.len() as u32..count).map(|slot| (0, Reverse(slot)));
     let mut free: Vec<(u64, Reverse<u32>)> = unused.chain(slots.free_from).collect();
     free.sort_unstable_by_key(|(at, slot)| (*at, slot.0));
@@ -229,7 +229,7 @@ fn open_bars<'a>(
             delivered_us: end_us,
         }
     };
-    open.zip(free).map(bar).collect()
+    open.iter().zip(free).map(bar).collect()
 }
 
 #[cfg(test)]
@@ -302,12 +302,15 @@ pub(crate) mod tests {
     fn open_tasks_are_on_free_slots_since_the_task_before() {
         let tasks = vec![bar(0, 0, [0, 0, 50, 50]), bar(1, 0, [0, 0, 70, 70])];
         let open = |index, after_us| OpenTask { index, executor: 0, after_us };
-        let all = [open(5, 60), open(6, 0), open(7, 0), open(8, 0)].to_vec();
-        let timeline = Timeline::of(vec![executor("n1", 3)], tasks, all, 100);
+        // Another executor, which has one slot and runs two, is after it by name.
+        let other = |index| OpenTask { executor: 1, ..open(index, 0) };
+        let all = [other(3), open(5, 60), open(6, 0), other(4), open(7, 0), open(8, 0)].to_vec();
+        let executors = vec![executor("n1", 3), executor("n2", 1)];
+        let timeline = Timeline::of(executors, tasks, all, 100);
         let open: Vec<_> = timeline.bars.iter().filter(|bar| bar.state == BarState::Open).collect();
         let drawn: Vec<_> = open.iter().map(|bar| (bar.index, bar.slot, bar.staged_us)).collect();
         // Task 5 was not there at 60; task 8 waits for a slot.
-        assert_eq!(drawn, [(5, 2, 60), (6, 0, 50), (7, 1, 70)]);
+        assert_eq!(drawn, [(5, 2, 60), (6, 0, 50), (7, 1, 70), (3, 0, 0)]);
         assert!(open.iter().all(|bar| bar.ended_us == 100 && bar.is_estimated));
     }
 

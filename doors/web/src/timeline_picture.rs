@@ -4,10 +4,10 @@
 use serde::Serialize;
 
 use crate::time_axis::{AxisMark, TimeAxis};
-use crate::timeline::{BarState, TaskBar, Timeline};
+use crate::timeline::{BarState, TaskBar, Timeline, TimelineExecutor};
 
 /// Rows of a picture. Of more slots than that, each executor is a row; of more executors, each
-/// group of executors.
+/// group of executors. Of one executor with more slots, each group of slots is a row.
 const MAX_PICTURE_ROWS: usize = 96;
 /// Tasks that are told one by one; of more, cells are told.
 const MAX_PICTURE_BARS: usize = 1000;
@@ -47,15 +47,17 @@ pub(crate) struct TimelinePicture {
     pub totals: PictureTotals,
 }
 
-/// A slot, an executor, or some executors.
+/// A slot, some slots of an executor, an executor, or some executors.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct PictureRow {
     /// Name of the first executor.
     pub executor: String,
     /// Name of the last executor, if there are several.
     pub last_executor: Option<String>,
-    /// Number of the slot, from 1, if the row is a slot.
+    /// Number of the first slot, from 1, if the row is of slots.
     pub slot: Option<u32>,
+    /// Number of the last slot, if the row is of several.
+    pub last_slot: Option<u32>,
     /// Number of slots of the row.
     pub slots: u32,
     /// The cells of the row.
@@ -124,7 +126,8 @@ struct Rows {
     rows: Vec<PictureRow>,
     /// First row of each executor; `None` if it is not drawn.
     first: Vec<Option<usize>>,
-    has_slots: bool,
+    /// Number of slots that are a row; `None` if rows are executors.
+    slots_per_row: Option<u32>,
 }
 
 impl Rows {
@@ -132,37 +135,49 @@ impl Rows {
         let executors = &timeline.executors;
         let is_shown = |at: usize| only.is_none_or(|only| only == at);
         let slots: usize = executors.iter().map(|executor| executor.slots as usize).sum();
-        let has_slots = only.is_some() || slots <= MAX_PICTURE_ROWS;
+        let slots_per_row = match only {
+            Some(only) => Some(executors[only].slots.div_ceil(MAX_PICTURE_ROWS as u32).max(1)),
+            None => (slots <= MAX_PICTURE_ROWS).then_some(1),
+        };
         let group = executors.len().div_ceil(MAX_PICTURE_ROWS).max(1);
         let (mut rows, mut first) = (Vec::<PictureRow>::new(), Vec::new());
         for (at, executor) in executors.iter().enumerate() {
-            let row = |slot, slots| PictureRow {
-                executor: executor.name.clone(),
-                slot,
-                slots,
-                ..PictureRow::default()
-            };
             if !is_shown(at) {
                 first.push(None);
-            } else if has_slots {
+            } else if let Some(count) = slots_per_row {
                 first.push(Some(rows.len()));
-                rows.extend((1..=executor.slots).map(|slot| row(Some(slot), 1)));
+                rows.extend(rows_of_slots(executor, count));
             } else if let Some(last) = rows.last_mut().filter(|_| at % group > 0) {
                 last.last_executor = Some(executor.name.clone());
                 last.slots += executor.slots;
                 first.push(Some(rows.len() - 1));
             } else {
                 first.push(Some(rows.len()));
-                rows.push(row(None, executor.slots));
+                let (executor, slots) = (executor.name.clone(), executor.slots);
+                rows.push(PictureRow { executor, slots, ..PictureRow::default() });
             }
         }
-        Rows { rows, first, has_slots }
+        Rows { rows, first, slots_per_row }
     }
 
     fn row_of(&self, bar: &TaskBar) -> Option<usize> {
         let first = self.first[bar.executor as usize]?;
-        Some(if self.has_slots { first + bar.slot as usize } else { first })
+        Some(first + self.slots_per_row.map_or(0, |count| bar.slot / count) as usize)
     }
+}
+
+/// Rows of an executor, each of `count` slots.
+fn rows_of_slots(executor: &TimelineExecutor, count: u32) -> impl Iterator<Item = PictureRow> {
+    (0..executor.slots).step_by(count as usize).map(move |before| {
+        let last = executor.slots.min(before.saturating_add(count));
+        PictureRow {
+            executor: executor.name.clone(),
+            slot: Some(before + 1),
+            last_slot: Some(last).filter(|last| *last > before + 1),
+            slots: last - before,
+            ..PictureRow::default()
+        }
+    })
 }
 
 /// Sums of time in the cells of a grid.
@@ -235,7 +250,7 @@ impl Timeline {
         let shown: Vec<_> =
             shown.filter_map(|bar| rows.row_of(bar).map(|row| (row, bar))).collect();
         let totals = totals(&shown, &rows.rows, from_us, to_us);
-        let has_bars = rows.has_slots && shown.len() <= MAX_PICTURE_BARS;
+        let has_bars = rows.slots_per_row == Some(1) && shown.len() <= MAX_PICTURE_BARS;
         let (mut bars, mut columns) = (None, None);
         if has_bars {
             bars = Some(shown.iter().map(|(row, bar)| picture_bar(*row, bar)).collect());
@@ -356,6 +371,23 @@ mod tests {
             let odd = timeline.picture(&window(from, to));
             assert!(odd.from_us < odd.to_us && odd.to_us <= 100, "{odd:?}");
         }
+    }
+
+    #[test]
+    fn many_slots_of_one_executor_are_rows_of_some_slots() {
+        let slots = 200;
+        let tasks = (0..slots).map(|index| bar(index, 1, [0, 10, 60, 100])).collect();
+        let executors = vec![executor("n1", 4), executor("n2", slots)];
+        let timeline = Timeline::of(executors, tasks, Vec::new(), 100);
+        let picture = timeline.picture(&PictureWindow { executor: Some(1), ..window(0, 100) });
+        let rows: Vec<_> =
+            picture.rows.iter().map(|row| (row.slot, row.last_slot, row.slots)).collect();
+        // Of 200 slots, 66 rows have three, and the last one has two.
+        assert_eq!(rows.len(), 67);
+        assert_eq!((rows[0], rows[66]), ((Some(1), Some(3), 3), (Some(199), Some(200), 2)));
+        assert!(picture.bars.is_none() && picture.totals.slots == u64::from(slots));
+        let is_full = |row: &PictureRow| row.cells.as_ref().unwrap().computing[100] == 1000;
+        assert!(picture.rows.iter().all(is_full), "tasks are in the rows of their slots");
     }
 
     #[test]

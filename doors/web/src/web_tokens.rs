@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Mutex;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use eyas_client::Cluster;
 use eyas_session::new_secret;
@@ -28,10 +28,15 @@ const TOKENS_FILE: &str = "web-tokens.json";
 const LOCK_FILE: &str = "web-tokens.lock";
 /// By this, programs that look for secrets find tokens.
 const PREFIX: &str = "eyas_web_";
+/// Pause before a file that could not be read is read again.
+const READ_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Digits of the hash that are the id of a token.
 const ID_DIGITS: usize = 8;
 
 /// What a token permits. Each permits what those before it do.
+///
+/// The line between `Submit` and `Admin` protects against mistakes alone: jobs run as the user of
+/// this process, and can read that user's access file wherever executors see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WebScope {
@@ -163,8 +168,17 @@ struct TokensContent {
 /// The tokens of a cluster.
 pub struct WebTokens {
     folder: PathBuf,
-    /// The tokens as they were read last, with what tells that the file has changed.
-    read: Mutex<(Option<FileIdentity>, Vec<StoredToken>)>,
+    read: Mutex<ReadTokens>,
+}
+
+/// The tokens as they were read last.
+#[derive(Default)]
+struct ReadTokens {
+    tokens: Vec<StoredToken>,
+    /// Of the file that was read last, also in vain.
+    identity: Option<FileIdentity>,
+    /// When it was read in vain, if it was.
+    failed: Option<Instant>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -251,24 +265,41 @@ impl WebTokens {
         let hash = blake3::hash(given.as_bytes());
         let now_ms = unix_ms();
         let mut read = self.read.lock().unwrap_or_else(|e| e.into_inner());
-        let identity = self.identity();
-        if identity != read.0 {
-            *read = (identity, self.stored_or_none());
-        }
+        self.read_changes(&mut read);
         // `blake3` compares hashes in constant time.
         let is_given = |token: &&StoredToken| {
             blake3::Hash::from_hex(&token.hash).is_ok_and(|stored| stored == hash)
         };
-        let found = read.1.iter().find(is_given)?;
+        let found = read.tokens.iter().find(is_given)?;
         (found.expires_unix_ms > now_ms).then_some(found.scope)
     }
 
-    /// The tokens; none if the file cannot be read, of which a warning tells.
-    fn stored_or_none(&self) -> Vec<StoredToken> {
-        self.stored().unwrap_or_else(|why| {
-            tracing::warn!("no token of `eyas web token` is accepted: {why}");
-            Vec::new()
-        })
+    /// Reads the file if it has changed, or could not be read before.
+    ///
+    /// If the system cannot read it now, as for want of descriptors, the tokens of before are
+    /// accepted on. If its content cannot be trusted, none is.
+    fn read_changes(&self, read: &mut ReadTokens) {
+        let identity = self.identity();
+        let is_due = read.failed.is_some_and(|at| at.elapsed() >= READ_AGAIN_AFTER);
+        if identity == read.identity && !is_due {
+            return;
+        }
+        let had_failed = read.failed.is_some() && identity == read.identity;
+        read.identity = identity;
+        match self.stored() {
+            Ok(tokens) => (read.tokens, read.failed) = (tokens, None),
+            Err(why) => {
+                let is_of_system = matches!(why, WebTokensError::File(PrivateError::Io { .. }));
+                if !is_of_system {
+                    read.tokens.clear();
+                }
+                if !had_failed {
+                    let what = if is_of_system { "changed tokens" } else { "no tokens" };
+                    tracing::warn!("{what} of `eyas web token` are accepted: {why}");
+                }
+                read.failed = Some(Instant::now());
+            }
+        }
     }
 
     fn path(&self) -> PathBuf {
@@ -319,6 +350,7 @@ fn unix_ms() -> u64 {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
 
     const DAY: Duration = Duration::from_secs(86_400);
 
@@ -346,6 +378,30 @@ mod tests {
         tokens.create("new", WebScope::Submit, DAY).unwrap();
         let left: Vec<_> = tokens.list().unwrap();
         assert_eq!((left.len(), &left[0]), (2, &admin), "the expired one is gone");
+    }
+
+    #[test]
+    fn a_file_that_the_system_cannot_read_now_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = WebTokens::in_folder(folder.path());
+        let (_, text) = tokens.create("a", WebScope::Read, DAY).unwrap();
+        assert_eq!(tokens.scope_of(&text), Some(WebScope::Read));
+        let (file, aside) = (folder.path().join(TOKENS_FILE), folder.path().join("aside"));
+        std::fs::rename(&file, &aside).unwrap();
+        // Nobody can open a socket as a file.
+        let socket = UnixListener::bind(&file).unwrap();
+        assert_eq!(tokens.scope_of(&text), Some(WebScope::Read), "as it was read before");
+        assert!(tokens.read.lock().unwrap().failed.is_some());
+        drop(socket);
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(tokens.scope_of(&text), None, "all tokens are gone");
+        std::fs::rename(&aside, &file).unwrap();
+        assert_eq!(tokens.scope_of(&text), Some(WebScope::Read));
+        // The file has not changed since it was read in vain.
+        let failed = Instant::now().checked_sub(READ_AGAIN_AFTER);
+        let vain = ReadTokens { identity: tokens.identity(), failed, ..ReadTokens::default() };
+        *tokens.read.lock().unwrap() = vain;
+        assert_eq!(tokens.scope_of(&text), Some(WebScope::Read));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use eyas_client::{Cluster, ClusterError};
 use eyas_executor::{Gpus, LimitOptions, LoadOptions, PoolNode, StopSignal, usable_cores};
 use eyas_node::{Overlap, StoreLimits};
 use eyas_session::private::{PrivateFolder, temporary_folder};
-use eyas_session::{Access, AccessError, Proxy, own_address};
+use eyas_session::{Access, AccessError, Proxy, own_address, raise_descriptor_limit};
 use eyas_store::stored_objects;
 use eyas_web::{WebPlace, WebServer};
 use eyas_wire::DataMode;
@@ -194,6 +194,11 @@ async fn local(
         false => None,
     };
     let (local, _) = LocalCluster::start(folders, &global.cluster_name(), shape).await?;
+    if web.is_some() {
+        // Each open page has a connection. The processes of the cluster, and so their tasks, have
+        // the limit of the caller: they run already.
+        raise_descriptor_limit();
+    }
     let option = global.cluster_option();
     say!(
         "{executors} ready; use the cluster with {option}, stop it with Ctrl-C or `eyas stop \
