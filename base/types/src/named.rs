@@ -159,6 +159,15 @@ pub enum NameChange {
     },
 }
 
+impl NameChange {
+    /// Size of the texts in it.
+    pub fn size_of_texts(&self) -> usize {
+        let (NameChange::Register { name, places, .. } | NameChange::Unregister { name, places }) =
+            self;
+        name.len() + places.iter().map(|place| place.len()).sum::<usize>()
+    }
+}
+
 /// The name in a source `lfn://NAME`; `None` for any other source.
 pub fn name_in(source: &[u8]) -> Option<&[u8]> {
     source.strip_prefix(NAMED.as_bytes())

@@ -11,7 +11,7 @@ use eyas_types::named::{
 };
 use eyas_types::{ExecutorId, Name, NameChange, NamedFile, ObjectSpec, Sha256};
 use eyas_wire::MINOR_OF_NAMES;
-use eyas_wire::client::{NAMES_PART, NamesQuery};
+use eyas_wire::client::{NAMES_PART, NAMES_PART_BYTES, NamesQuery};
 use eyas_wire::view::{NamedFileView, PassedOverView, PlaceView};
 use thiserror::Error;
 
@@ -44,6 +44,9 @@ pub enum NamesError {
         MAX_NAME_TABLE_BYTES >> 20
     )]
     TooMany,
+    /// Too many names are looked up.
+    #[error("a request can look up {NAMES_PART} names, and not {0}: look them up in parts")]
+    TooManyLookedUp(usize),
     /// The journal cannot be read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -109,17 +112,23 @@ pub enum NameProblem {
 #[derive(Default)]
 pub(crate) struct ChangesInParts {
     changes: Vec<NameChange>,
-    /// Size of all names and URLs together.
+    /// Size of all names and URLs together, in memory.
     bytes: usize,
 }
 
 impl ChangesInParts {
     /// Adds a part. Returns the number of changes so far.
     pub fn add(&mut self, part: Vec<NameChange>) -> Result<u64, NamesError> {
-        for change in &part {
-            let (NameChange::Register { name, places, .. }
-            | NameChange::Unregister { name, places }) = change;
-            self.bytes += name.len() + places.iter().map(|place| place.len()).sum::<usize>();
+        for (index, change) in part.iter().enumerate() {
+            let (NameChange::Register { places, .. } | NameChange::Unregister { places, .. }) =
+                change;
+            if places.len() > MAX_PLACES {
+                let index = self.changes.len() + index;
+                let problem = InvalidNameEntry::Count(places.len()).into();
+                *self = ChangesInParts::default();
+                return Err(NamesError::Change { index, problem });
+            }
+            self.bytes += change.size_of_texts() + places.len() * size_of::<Name>();
         }
         if self.changes.len() + part.len() > MAX_NAMES || self.bytes > MAX_NAME_TABLE_BYTES {
             *self = ChangesInParts::default();
@@ -205,19 +214,23 @@ impl NamedFiles {
     }
 
     /// Names that a query asks for, in their order.
-    pub fn find(&self, query: &NamesQuery) -> Vec<NamedFileView> {
+    pub fn find(&self, query: &NamesQuery) -> Result<Vec<NamedFileView>, NamesError> {
         let table = self.read();
+        let view = |(name, file): (&Name, &Arc<NamedFile>)| table.view(name, file);
         match query {
+            NamesQuery::These(names) if names.len() > NAMES_PART => {
+                Err(NamesError::TooManyLookedUp(names.len()))
+            }
             NamesQuery::These(names) => {
                 let found = names.iter().filter_map(|name| table.files.get_key_value(name));
-                found.map(|(name, file)| table.view(name, file)).collect()
+                Ok(first_part(found.map(view)))
             }
             NamesQuery::After { prefix, last } => {
                 let from =
                     if last.is_empty() { Bound::Included(prefix) } else { Bound::Excluded(last) };
                 let after = table.files.range::<Name, _>((from, Bound::Unbounded));
                 let matching = after.take_while(|(name, _)| name.starts_with(prefix));
-                matching.take(NAMES_PART).map(|(name, file)| table.view(name, file)).collect()
+                Ok(first_part(matching.map(view)))
             }
         }
     }
@@ -341,6 +354,19 @@ fn bytes_of(name: &Name, file: &NamedFile) -> usize {
     name.len() + file.places.iter().map(|place| place.len()).sum::<usize>()
 }
 
+/// The files that one message has room for.
+fn first_part(files: impl Iterator<Item = NamedFileView>) -> Vec<NamedFileView> {
+    let (mut part, mut bytes) = (Vec::new(), 0);
+    for file in files.take(NAMES_PART) {
+        bytes += file.size_of_texts();
+        part.push(file);
+        if bytes >= NAMES_PART_BYTES {
+            break;
+        }
+    }
+    part
+}
+
 /// What a change makes of a name.
 fn changed(
     before: Option<NamedFile>,
@@ -426,9 +452,29 @@ mod tests {
         assert_eq!((changes.add(part(10)).unwrap(), changes.add(part(10)).unwrap()), (1, 2));
         assert!(matches!(changes.add(part(MAX_NAME_TABLE_BYTES)), Err(NamesError::TooMany)));
         assert!(changes.take().is_empty(), "none is made");
+        changes.add(part(10)).unwrap();
+        let many = unregister("a", &["file:///a"; MAX_PLACES + 1]);
+        let refused = changes.add(vec![unregister("b", &[]), many]).unwrap_err();
+        assert!(matches!(refused, NamesError::Change { index: 2, .. }), "{refused}");
+        assert!(changes.take().is_empty(), "none is made");
         let many = vec![unregister("a", &[]); MAX_NAMES / 2 + 1];
         changes.add(many.clone()).unwrap();
         assert!(matches!(changes.add(many), Err(NamesError::TooMany)));
+    }
+
+    #[test]
+    fn an_answer_with_names_is_bounded() {
+        let mut table = NameTable::default();
+        let place = format!("file:///{}", "x".repeat(4000));
+        let names: Vec<_> = (0..NAMES_PART + 1).map(|n| format!("{n:04}")).collect();
+        let all: Vec<_> = names.iter().map(|name| register(name, &[&place], None)).collect();
+        apply(&mut table, &all).unwrap();
+        let files = || table.files.iter().map(|(name, file)| table.view(name, file));
+        let part = first_part(files());
+        let bytes = part.iter().map(NamedFileView::size_of_texts).sum::<usize>();
+        assert!((NAMES_PART_BYTES..NAMES_PART_BYTES + 5000).contains(&bytes), "{bytes}");
+        let without_places = files().map(|file| NamedFileView { places: Vec::new(), ..file });
+        assert_eq!(first_part(without_places).len(), NAMES_PART);
     }
 
     #[test]

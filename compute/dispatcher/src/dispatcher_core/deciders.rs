@@ -1,6 +1,7 @@
 //! Runs the two deciders: tells them events, and carries out their effects. `core/dispatch` passes
 //! on what one says to the other.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use eyas_dispatch::{Effect, PlacementInputs};
@@ -10,6 +11,7 @@ use eyas_types::outcome::FailureKind;
 use eyas_types::{ExecutorId, Input, JobId, Name, ObjectId, ObjectSpec, Outcome, TaskId};
 use eyas_wire::client::TaskResult;
 use eyas_wire::executor::{AssignedInput, Assignment, INPUTS_PART, PeerHint, ToExecutor};
+use eyas_wire::frame::{FULL_FRAME_BYTES, in_parts_of};
 use eyas_wire::{MINOR_OF_DERIVED, MINOR_OF_FAILURES, MINOR_OF_NAMES};
 
 use super::DispatcherCore;
@@ -239,11 +241,11 @@ impl DispatcherCore {
             )
         });
         let mut inputs = inputs.collect::<Vec<_>>().into_iter();
-        let places = self.send_places(executor, inputs.as_mut_slice());
+        let places = self.messages_of_places(executor, inputs.as_mut_slice());
         let template = item.template;
         self.send_template(executor, task.job, template);
-        if let Some(places) = places {
-            self.executors.send(executor, places);
+        for message in places {
+            self.executors.send(executor, message);
         }
         while inputs.len() > INPUTS_PART {
             let part = inputs.by_ref().take(INPUTS_PART).collect();
@@ -254,18 +256,27 @@ impl DispatcherCore {
         self.executors.send(executor, ToExecutor::Assign(assignment));
     }
 
-    /// The message with the places of named inputs for an executor, if there are any.
-    fn send_places(
+    /// The messages with the places of named inputs for an executor, if there are any. Each source
+    /// is told once, and no message is much larger than a full frame.
+    fn messages_of_places(
         &mut self,
         executor: ExecutorId,
         inputs: &mut [AssignedInput],
-    ) -> Option<ToExecutor> {
-        let mut places = Vec::new();
+    ) -> Vec<ToExecutor> {
+        let mut of_sources = BTreeMap::<Name, Vec<Name>>::new();
         for input in inputs.iter_mut().filter(|input| input.object.is_named()) {
             let found = self.named_places(executor, &input.object, &mut input.holders);
-            places.push((input.object.source.clone(), found));
+            let places = of_sources.entry(input.object.source.clone()).or_default();
+            // There are none for a version that the name no longer has.
+            if places.is_empty() {
+                *places = found;
+            }
         }
-        (!places.is_empty()).then_some(ToExecutor::Places(places))
+        let size_of = |(source, places): &(Name, Vec<Name>)| {
+            source.len() + places.iter().map(|place| place.len()).sum::<usize>()
+        };
+        let parts = in_parts_of(FULL_FRAME_BYTES, of_sources, size_of);
+        parts.into_iter().map(ToExecutor::Places).collect()
     }
 
     /// The places of a named object, as an executor reads them. If another node has the file on
@@ -397,7 +408,7 @@ impl DispatcherCore {
             )
         });
         let mut inputs: Vec<_> = inputs.collect();
-        let places = self.send_places(executor, &mut inputs);
+        let places = self.messages_of_places(executor, &mut inputs);
         Some((executor, AssignmentPart { template, places, inputs, is_last }))
     }
 

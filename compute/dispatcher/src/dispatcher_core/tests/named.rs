@@ -2,7 +2,7 @@
 
 use eyas_types::{Name, NameChange, NamedFile};
 use eyas_wire::MINOR_OF_NAMES;
-use eyas_wire::client::NamesQuery;
+use eyas_wire::client::{NAMES_PART, NamesQuery};
 use eyas_wire::executor::PeerHint;
 
 use super::*;
@@ -20,7 +20,7 @@ impl Dispatcher {
     /// The object of the name, as clients make it.
     fn named(&self) -> ObjectSpec {
         let query = NamesQuery::These(vec!["a".into()]);
-        let view = self.handle.names.find(&query).remove(0);
+        let view = self.handle.names.find(&query).unwrap().remove(0);
         let file = NamedFile {
             places: Vec::new(),
             size_bytes: view.size_bytes,
@@ -70,6 +70,15 @@ async fn places_of_the_moment_go_before_an_assignment() {
     assert!(because.contains("`lfn://a` has no place with the content"), "{because}");
     dispatcher.join(1);
     assert_eq!(assigned(&dispatcher.sent()), (Vec::new(), Vec::new()));
+}
+
+#[tokio::test]
+async fn no_more_names_are_looked_up_than_a_message_holds() {
+    let dispatcher = Dispatcher::start();
+    let find = |count| dispatcher.handle.names.find(&NamesQuery::These(vec!["a".into(); count]));
+    assert!(find(NAMES_PART).is_ok());
+    let refused = find(NAMES_PART + 1).unwrap_err().to_string();
+    assert_eq!(refused, "a request can look up 4096 names, and not 4097: look them up in parts");
 }
 
 #[tokio::test]
