@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use eyas_dispatch::{Effect, PlacementInputs};
 use eyas_jobs::{self as jobs, Jobs, JobsAction};
-use eyas_sched::{Event, Hint, PlacementCommand, Scheduler};
+use eyas_sched::{Event, Hint, MAX_HINTS, PlacementCommand, Scheduler};
 use eyas_types::outcome::FailureKind;
 use eyas_types::{ExecutorId, Input, JobId, Name, ObjectId, ObjectSpec, Outcome, TaskId};
 use eyas_wire::client::TaskResult;
@@ -258,7 +258,7 @@ impl DispatcherCore {
 
     /// The messages with the places of named inputs for an executor, if there are any. Each source
     /// is told once, and no message is much larger than a full frame.
-    fn messages_of_places(
+    pub(super) fn messages_of_places(
         &mut self,
         executor: ExecutorId,
         inputs: &mut [AssignedInput],
@@ -280,9 +280,9 @@ impl DispatcherCore {
     }
 
     /// The places of a named object, as an executor reads them. If another node has the file on
-    /// its own disk and no executor holds it, an executor there puts it into its store, and relays
-    /// it.
-    fn named_places(
+    /// its own disk, an executor there is the last holder: others may fail. If it does not hold the
+    /// object, it puts the file into its store, and relays it.
+    pub(super) fn named_places(
         &mut self,
         reader: ExecutorId,
         object: &ObjectSpec,
@@ -290,14 +290,20 @@ impl DispatcherCore {
     ) -> Vec<Name> {
         let PlacesForReader { places, on_disk_of } =
             self.names.places_for(reader, object, &self.executors);
-        if let Some((owner, place)) = on_disk_of.filter(|_| self.caching && holders.is_empty()) {
-            if self.own_disk_reads.insert((owner, object.id())) {
+        if let Some((owner, place)) = on_disk_of.filter(|_| self.caching) {
+            let is_held = self.scheduler.holders(object.id()).any(|holder| holder == owner);
+            if !is_held && self.own_disk_reads.insert((owner, object.id())) {
                 let (object, places) = (object.clone(), vec![place]);
                 let message = ToExecutor::HoldNamed { object, holders: Vec::new(), places };
                 self.executors.send(owner, message);
             }
-            let relay = eyas_sched::Holder { executor: owner, is_relay: true, others: 0 };
-            *holders = self.executors.where_to_ask(&[relay]);
+            let owner = eyas_sched::Holder { executor: owner, is_relay: !is_held, others: 0 };
+            for owner in self.executors.where_to_ask(&[owner]) {
+                if holders.iter().all(|other| other.transfer != owner.transfer) {
+                    holders.truncate(MAX_HINTS - 1);
+                    holders.push(owner);
+                }
+            }
         }
         places
     }
