@@ -308,6 +308,10 @@ mod tests {
         assert!(!again.has(&unchecked.version), "registered again");
         assert_eq!(on_disk_of(b"file://n1/a/b"), Some((&b"n1"[..], "file:///a/b".into())));
         assert!(on_disk_of(b"file:///a/b").is_none() && on_disk_of(b"http://n1/a").is_none());
+        for (name, staged) in [("db", "db"), ("a/b", "b"), ("a/b#1.fits", "b#1.fits")] {
+            let object = file(None, None).object(name.as_bytes(), 3);
+            assert_eq!(object.base_name(), staged.as_bytes(), "{name}");
+        }
         // The tag of a web server is no checksum, whatever it looks like.
         let page = ObjectSpec { source: "http://h/x".into(), ..object };
         assert_eq!(page.sha256(), None);
