@@ -110,16 +110,22 @@ impl NamedFile {
     pub fn version(&self, size_bytes: u64) -> Version {
         let etag = match &self.sha256 {
             Some(sum) => format!("{CHECKED}{sum}"),
-            None => format!("registered:{}", self.registered_us),
+            None => self.registration(),
         };
         Version::Etag { etag, size_bytes }
     }
 
-    /// Whether its content is that version, as far as it is known.
+    /// The tag of its version while no checksum is known.
+    fn registration(&self) -> String {
+        format!("registered:{}", self.registered_us)
+    }
+
+    /// Whether its content is that version, as far as it is known. A checksum that was added to a
+    /// registration leaves the content as it was.
     pub fn has(&self, version: &Version) -> bool {
-        let size_bytes = version.size_bytes();
-        self.size_bytes.is_none_or(|known| known == size_bytes)
-            && self.version(size_bytes) == *version
+        let Version::Etag { etag, size_bytes } = version else { return false };
+        self.size_bytes.is_none_or(|known| known == *size_bytes)
+            && (self.version(*size_bytes) == *version || *etag == self.registration())
     }
 
     /// The object, which has this size, if `name` is its name.
@@ -151,6 +157,15 @@ pub enum NameChange {
         /// URLs of the places.
         places: Vec<Name>,
     },
+}
+
+impl NameChange {
+    /// Size of the texts in it.
+    pub fn size_of_texts(&self) -> usize {
+        let (NameChange::Register { name, places, .. } | NameChange::Unregister { name, places }) =
+            self;
+        name.len() + places.iter().map(|place| place.len()).sum::<usize>()
+    }
 }
 
 /// The name in a source `lfn://NAME`; `None` for any other source.
@@ -287,8 +302,16 @@ mod tests {
         let unchecked = file(None, None).object(b"db", 3);
         assert_eq!(unchecked.sha256(), None);
         assert!(file(None, Some(3)).has(&unchecked.version));
+        assert!(file(Some(sum), Some(3)).has(&unchecked.version), "the checksum was added");
+        assert!(!file(Some(sum), Some(4)).has(&unchecked.version), "another size");
+        let again = NamedFile { registered_us: 8, ..file(Some(sum), Some(3)) };
+        assert!(!again.has(&unchecked.version), "registered again");
         assert_eq!(on_disk_of(b"file://n1/a/b"), Some((&b"n1"[..], "file:///a/b".into())));
         assert!(on_disk_of(b"file:///a/b").is_none() && on_disk_of(b"http://n1/a").is_none());
+        for (name, staged) in [("db", "db"), ("a/b", "b"), ("a/b#1.fits", "b#1.fits")] {
+            let object = file(None, None).object(name.as_bytes(), 3);
+            assert_eq!(object.base_name(), staged.as_bytes(), "{name}");
+        }
         // The tag of a web server is no checksum, whatever it looks like.
         let page = ObjectSpec { source: "http://h/x".into(), ..object };
         assert_eq!(page.sha256(), None);

@@ -281,7 +281,7 @@ impl ObjectSpec {
     /// Last component of the source, which is the default name of a staged copy.
     pub fn base_name(&self) -> &[u8] {
         let path = match scheme_of(&self.source) {
-            Some((b"file" | b"eyas", path)) => path,
+            Some((b"file" | b"eyas" | b"lfn", path)) => path,
             Some((_, rest)) => {
                 rest.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or(rest)
             }

@@ -281,9 +281,11 @@ pub enum FromClient {
 /// Names of files to look up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NamesQuery {
-    /// These names. The answer leaves out names that are not registered.
+    /// These names, up to [`NAMES_PART`] of them. The answer leaves out names that are not
+    /// registered, and ends at [`NAMES_PART_BYTES`]: what is after its last name is asked for again.
     These(Vec<Name>),
-    /// Names that begin with a text, in their order, up to [`NAMES_PART`] of them.
+    /// Names that begin with a text, in their order, up to [`NAMES_PART`] of them and
+    /// [`NAMES_PART_BYTES`]. There are no more once the answer is empty.
     After {
         /// How they begin.
         prefix: Name,
@@ -294,6 +296,8 @@ pub enum NamesQuery {
 
 /// Names in one message.
 pub const NAMES_PART: usize = 4096;
+/// A message with names is closed at this size of its names, places and their failures.
+pub const NAMES_PART_BYTES: usize = 1 << 20;
 
 impl FromClient {
     /// Whether the message is part of a submission, which is answered as a whole.

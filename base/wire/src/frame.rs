@@ -80,6 +80,26 @@ impl Frame {
     }
 }
 
+/// Items in parts that each close once their sizes add up to `bytes`.
+pub fn in_parts_of<T>(
+    bytes: usize,
+    items: impl IntoIterator<Item = T>,
+    size_of: impl Fn(&T) -> usize,
+) -> Vec<Vec<T>> {
+    let mut parts = Vec::new();
+    let (mut part, mut part_bytes) = (Vec::new(), 0);
+    for item in items {
+        part_bytes += size_of(&item);
+        part.push(item);
+        if part_bytes >= bytes {
+            parts.push(std::mem::take(&mut part));
+            part_bytes = 0;
+        }
+    }
+    parts.extend((!part.is_empty()).then_some(part));
+    parts
+}
+
 /// The length that a header announces.
 ///
 /// # Errors
@@ -123,6 +143,13 @@ mod tests {
         assert!(decode::<Hello>(&bytes[HEADER_BYTES..bytes.len() - 1]).is_err());
         assert!(length(*b"GET ", MAX_FRAME_BYTES).is_err());
         assert!(frame.is_empty());
+    }
+
+    #[test]
+    fn parts_close_at_their_size() {
+        let parts = |sizes: &[usize]| in_parts_of(10, sizes.to_vec(), |size| *size);
+        assert_eq!(parts(&[]), Vec::<Vec<usize>>::new());
+        assert_eq!(parts(&[4, 4, 4, 9, 1, 30, 2]), [vec![4, 4, 4], vec![9, 1], vec![30], vec![2]]);
     }
 
     #[test]

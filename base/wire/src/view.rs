@@ -244,6 +244,16 @@ pub struct NamedFileView {
     pub registered_us: u64,
 }
 
+impl NamedFileView {
+    /// Size of the texts in it.
+    pub fn size_of_texts(&self) -> usize {
+        let of_failure = |failure: &PassedOverView| failure.executor.len() + failure.why.len();
+        let of_place =
+            |place: &PlaceView| place.url.len() + place.passed_over.as_ref().map_or(0, of_failure);
+        self.name.len() + self.places.iter().map(of_place).sum::<usize>()
+    }
+}
+
 /// A place of a named file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlaceView {

@@ -170,11 +170,11 @@ impl Client {
     /// Takes a part of the changes of names. With the last part, all are made.
     async fn change_names(&mut self, changes: Vec<NameChange>, is_last: bool) -> Answer<ToClient> {
         self.service.may_change_names()?;
-        let count = self.name_changes.add(changes)?;
-        if !is_last {
-            return Ok(ToClient::Done(count));
-        }
-        match self.service.change_names(self.name_changes.take()).await {
+        let changed = match self.name_changes.add(changes) {
+            Ok(_) if is_last => self.service.change_names(self.name_changes.take()).await,
+            added => added.map_err(ServiceError::from),
+        };
+        match changed {
             Ok(count) => Ok(ToClient::Done(count)),
             Err(ServiceError::Names(NamesError::Change { index, problem })) => {
                 Ok(ToClient::NamesRefused { index: index as u64, why: problem.to_string() })

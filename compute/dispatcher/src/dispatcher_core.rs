@@ -276,7 +276,9 @@ impl DispatcherCore {
                 self.printed.answered(executor, question, piece);
             }
             FromExecutor::PassedOver { name, place, why } => {
-                self.names.passed_over(name, place, self.executors.name(executor), why);
+                if let Some(executor) = self.executors.get(executor) {
+                    self.names.passed_over(name, place, executor, why);
+                }
             }
             FromExecutor::Checked { task, is_unchanged } => {
                 self.tell_jobs(jobs::Event::Checked { executor, task, is_unchanged });

@@ -2,16 +2,16 @@
 //! have the content of `lfn://NAME`. It is in memory, and each change is in the journal before it
 //! counts. It decides nothing: the node that fetches a file selects the place.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use eyas_types::named::{
     InvalidNameEntry, MAX_PLACES, check_name, check_place, name_in, on_disk_of,
 };
 use eyas_types::{ExecutorId, Name, NameChange, NamedFile, ObjectSpec, Sha256};
 use eyas_wire::MINOR_OF_NAMES;
-use eyas_wire::client::{NAMES_PART, NamesQuery};
+use eyas_wire::client::{NAMES_PART, NAMES_PART_BYTES, NamesQuery};
 use eyas_wire::view::{NamedFileView, PassedOverView, PlaceView};
 use thiserror::Error;
 
@@ -26,6 +26,8 @@ const MAX_NAMES: usize = 1_000_000;
 const MAX_NAME_TABLE_BYTES: usize = 256 << 20;
 /// Failures of places that are remembered; the oldest is forgotten first.
 const MAX_PASSED_OVER: usize = 1024;
+/// Names that are changed while nobody can read the table. Those that wait read it in between.
+const CHANGED_TOGETHER: usize = 4096;
 
 /// Why names were not changed. None of the changes was made.
 #[derive(Debug, Error)]
@@ -44,6 +46,9 @@ pub enum NamesError {
         MAX_NAME_TABLE_BYTES >> 20
     )]
     TooMany,
+    /// Too many names are looked up.
+    #[error("a request can look up {NAMES_PART} names, and not {0}: look them up in parts")]
+    TooManyLookedUp(usize),
     /// The journal cannot be read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -109,17 +114,23 @@ pub enum NameProblem {
 #[derive(Default)]
 pub(crate) struct ChangesInParts {
     changes: Vec<NameChange>,
-    /// Size of all names and URLs together.
+    /// Size of all names and URLs together, in memory.
     bytes: usize,
 }
 
 impl ChangesInParts {
     /// Adds a part. Returns the number of changes so far.
     pub fn add(&mut self, part: Vec<NameChange>) -> Result<u64, NamesError> {
-        for change in &part {
-            let (NameChange::Register { name, places, .. }
-            | NameChange::Unregister { name, places }) = change;
-            self.bytes += name.len() + places.iter().map(|place| place.len()).sum::<usize>();
+        for (index, change) in part.iter().enumerate() {
+            let (NameChange::Register { places, .. } | NameChange::Unregister { places, .. }) =
+                change;
+            if places.len() > MAX_PLACES {
+                let index = self.changes.len() + index;
+                let problem = InvalidNameEntry::Count(places.len()).into();
+                *self = ChangesInParts::default();
+                return Err(NamesError::Change { index, problem });
+            }
+            self.bytes += change.size_of_texts() + places.len() * size_of::<Name>();
         }
         if self.changes.len() + part.len() > MAX_NAMES || self.bytes > MAX_NAME_TABLE_BYTES {
             *self = ChangesInParts::default();
@@ -140,6 +151,7 @@ pub(crate) struct NamedFiles {
     log: Arc<dyn Log>,
     clock: Clock,
     table: RwLock<NameTable>,
+    passed_over: Mutex<PassedOverPlaces>,
     /// Held while a change is written: changes follow each other.
     changing: Mutex<()>,
 }
@@ -149,14 +161,43 @@ struct NameTable {
     files: BTreeMap<Name, Arc<NamedFile>>,
     /// Size of all names and URLs together.
     bytes: usize,
-    /// The last failures of places, the newest last.
-    passed_over: VecDeque<PassedOver>,
 }
 
-struct PassedOver {
-    name: Name,
-    place: Name,
-    view: PassedOverView,
+/// The last failures of places.
+#[derive(Default)]
+struct PassedOverPlaces {
+    /// By name and place, with the number of the failure.
+    of_files: BTreeMap<Name, BTreeMap<Name, (u64, PassedOverView)>>,
+    /// Number of failures so far.
+    failures: u64,
+}
+
+impl PassedOverPlaces {
+    fn add(&mut self, name: Name, place: Name, view: PassedOverView) {
+        self.failures += 1;
+        self.of_files.entry(name).or_default().insert(place, (self.failures, view));
+        if self.of_files.values().map(BTreeMap::len).sum::<usize>() > MAX_PASSED_OVER {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let all = self.of_files.iter().flat_map(|(name, of_file)| {
+            of_file.iter().map(move |(place, (number, _))| (number, name, place))
+        });
+        let Some((_, name, place)) = all.min() else { return };
+        let (name, place) = (name.clone(), place.clone());
+        if let Some(of_file) = self.of_files.get_mut(&name) {
+            of_file.remove(&place);
+            if of_file.is_empty() {
+                self.of_files.remove(&name);
+            }
+        }
+    }
+
+    fn get(&self, name: &Name, place: &Name) -> Option<&PassedOverView> {
+        self.of_files.get(name)?.get(place).map(|(_, view)| view)
+    }
 }
 
 /// The places of a named file, for one executor.
@@ -179,6 +220,7 @@ impl NamedFiles {
             log,
             clock: Clock::new(),
             table: RwLock::new(table),
+            passed_over: Mutex::default(),
             changing: Mutex::default(),
         })
     }
@@ -192,32 +234,47 @@ impl NamedFiles {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn passed_over_places(&self) -> MutexGuard<'_, PassedOverPlaces> {
+        // No update of the map can panic half-way.
+        self.passed_over.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Makes all changes, or none. They are on disk when this returns. Blocks.
     pub fn change(&self, changes: &[NameChange]) -> Result<u64, NamesError> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let updates = self.read().updates(changes, self.clock.now_us())?;
         self.log.change_names(&updates)?;
-        let mut table = self.write();
-        for (name, file) in updates {
-            table.put(name, file);
+        let mut updates = updates.into_iter().peekable();
+        while updates.peek().is_some() {
+            let mut table = self.write();
+            for (name, file) in updates.by_ref().take(CHANGED_TOGETHER) {
+                table.put(name, file);
+            }
+            drop(table);
+            std::thread::yield_now();
         }
         Ok(changes.len() as u64)
     }
 
     /// Names that a query asks for, in their order.
-    pub fn find(&self, query: &NamesQuery) -> Vec<NamedFileView> {
+    pub fn find(&self, query: &NamesQuery) -> Result<Vec<NamedFileView>, NamesError> {
         let table = self.read();
+        let view =
+            |(name, file): (&Name, &Arc<NamedFile>)| view(name, file, &self.passed_over_places());
         match query {
+            NamesQuery::These(names) if names.len() > NAMES_PART => {
+                Err(NamesError::TooManyLookedUp(names.len()))
+            }
             NamesQuery::These(names) => {
                 let found = names.iter().filter_map(|name| table.files.get_key_value(name));
-                found.map(|(name, file)| table.view(name, file)).collect()
+                Ok(first_part(found.map(view)))
             }
             NamesQuery::After { prefix, last } => {
                 let from =
                     if last.is_empty() { Bound::Included(prefix) } else { Bound::Excluded(last) };
                 let after = table.files.range::<Name, _>((from, Bound::Unbounded));
                 let matching = after.take_while(|(name, _)| name.starts_with(prefix));
-                matching.take(NAMES_PART).map(|(name, file)| table.view(name, file)).collect()
+                Ok(first_part(matching.map(view)))
             }
         }
     }
@@ -244,9 +301,7 @@ impl NamedFiles {
                 found.places.push(place);
                 continue;
             };
-            let is_on = |executor: &ConnectedExecutor| {
-                executor.name.as_bytes() == node || executor.host.as_bytes() == node
-            };
+            let is_on = |executor: &ConnectedExecutor| is_on_node(executor, node);
             if executors.get(reader).is_some_and(is_on) {
                 found.places.insert(0, path);
                 continue;
@@ -263,23 +318,35 @@ impl NamedFiles {
     }
 
     /// An executor has passed over a place.
-    pub fn passed_over(&self, name: Name, place: Name, executor: String, why: String) {
-        let view = PassedOverView { executor, why, at_unix_ms: self.clock.now_us() / 1000 };
-        let mut table = self.write();
-        table.passed_over.retain(|other| (&other.name, &other.place) != (&name, &place));
-        if table.passed_over.len() == MAX_PASSED_OVER {
-            table.passed_over.pop_front();
+    pub fn passed_over(&self, name: Name, place: Name, executor: &ConnectedExecutor, why: String) {
+        let at_unix_ms = self.clock.now_us() / 1000;
+        let view = PassedOverView { executor: executor.name.clone(), why, at_unix_ms };
+        let place = self.as_registered(&name, place, executor);
+        self.passed_over_places().add(name, place, view);
+    }
+
+    /// A place that an executor has read, as it is registered: the executor is told paths on its
+    /// own disk without the node.
+    fn as_registered(&self, name: &Name, place: Name, executor: &ConnectedExecutor) -> Name {
+        let table = self.read();
+        let places = table.files.get(name).map_or(&[][..], |file| &file.places);
+        let is_it = |registered: &&Name| {
+            on_disk_of(registered)
+                .is_some_and(|(node, path)| path == place && is_on_node(executor, node))
+        };
+        match places.iter().find(is_it) {
+            Some(registered) if !places.contains(&place) => registered.clone(),
+            _ => place,
         }
-        table.passed_over.push_back(PassedOver { name, place, view });
     }
 
     /// What is said of the places of a named source that executors have passed over.
     pub fn failures(&self, source: &Name) -> Vec<String> {
         let Some(name) = name_in(source) else { return Vec::new() };
-        let table = self.read();
-        let of_name = table.passed_over.iter().filter(|other| *other.name == *name);
-        of_name
-            .map(|PassedOver { place, view, .. }| {
+        let passed_over = self.passed_over_places();
+        let of_file = passed_over.of_files.get(&Name::from(name)).into_iter().flatten();
+        of_file
+            .map(|(place, (_, view))| {
                 format!("{} passed over `{place}` of `{source}`: {}.", view.executor, view.why)
             })
             .collect()
@@ -320,25 +387,42 @@ impl NameTable {
         };
         self.bytes = self.bytes + added - before.map_or(0, |file| bytes_of(&name, &file));
     }
+}
 
-    fn view(&self, name: &Name, file: &NamedFile) -> NamedFileView {
-        let passed_over = |url: &Name| {
-            let is_it = |other: &&PassedOver| (&other.name, &other.place) == (name, url);
-            self.passed_over.iter().find(is_it).map(|other| other.view.clone())
-        };
-        let place = |url: &Name| PlaceView { url: url.clone(), passed_over: passed_over(url) };
-        NamedFileView {
-            name: name.clone(),
-            places: file.places.iter().map(place).collect(),
-            size_bytes: file.size_bytes,
-            sha256: file.sha256,
-            registered_us: file.registered_us,
-        }
+fn view(name: &Name, file: &NamedFile, passed_over: &PassedOverPlaces) -> NamedFileView {
+    let place = |url: &Name| PlaceView {
+        url: url.clone(),
+        passed_over: passed_over.get(name, url).cloned(),
+    };
+    NamedFileView {
+        name: name.clone(),
+        places: file.places.iter().map(place).collect(),
+        size_bytes: file.size_bytes,
+        sha256: file.sha256,
+        registered_us: file.registered_us,
     }
+}
+
+/// Whether an executor is on a node, which its name or its host names.
+fn is_on_node(executor: &ConnectedExecutor, node: &[u8]) -> bool {
+    executor.name.as_bytes() == node || executor.host.as_bytes() == node
 }
 
 fn bytes_of(name: &Name, file: &NamedFile) -> usize {
     name.len() + file.places.iter().map(|place| place.len()).sum::<usize>()
+}
+
+/// The files that one message has room for.
+fn first_part(files: impl Iterator<Item = NamedFileView>) -> Vec<NamedFileView> {
+    let (mut part, mut bytes) = (Vec::new(), 0);
+    for file in files.take(NAMES_PART) {
+        bytes += file.size_of_texts();
+        part.push(file);
+        if bytes >= NAMES_PART_BYTES {
+            break;
+        }
+    }
+    part
 }
 
 /// What a change makes of a name.
@@ -426,9 +510,51 @@ mod tests {
         assert_eq!((changes.add(part(10)).unwrap(), changes.add(part(10)).unwrap()), (1, 2));
         assert!(matches!(changes.add(part(MAX_NAME_TABLE_BYTES)), Err(NamesError::TooMany)));
         assert!(changes.take().is_empty(), "none is made");
+        changes.add(part(10)).unwrap();
+        let many = unregister("a", &["file:///a"; MAX_PLACES + 1]);
+        let refused = changes.add(vec![unregister("b", &[]), many]).unwrap_err();
+        assert!(matches!(refused, NamesError::Change { index: 2, .. }), "{refused}");
+        assert!(changes.take().is_empty(), "none is made");
         let many = vec![unregister("a", &[]); MAX_NAMES / 2 + 1];
         changes.add(many.clone()).unwrap();
         assert!(matches!(changes.add(many), Err(NamesError::TooMany)));
+    }
+
+    #[test]
+    fn the_last_failures_of_places_are_remembered() {
+        let mut passed_over = PassedOverPlaces::default();
+        let why = |why: usize| PassedOverView {
+            executor: "n".into(),
+            why: why.to_string(),
+            at_unix_ms: 1,
+        };
+        let name = |n: usize| Name::from(format!("{n}"));
+        for n in 0..MAX_PASSED_OVER {
+            passed_over.add(name(n), "file:///a".into(), why(n));
+        }
+        // It fails again, so that the next one is the oldest.
+        passed_over.add(name(0), "file:///a".into(), why(7));
+        passed_over.add(name(0), "file:///b".into(), why(8));
+        let get = |n, place: &str| passed_over.get(&name(n), &place.into());
+        assert_eq!(get(0, "file:///a"), Some(&why(7)));
+        assert_eq!(get(0, "file:///b"), Some(&why(8)));
+        assert_eq!((get(1, "file:///a"), get(2, "file:///a")), (None, Some(&why(2))));
+    }
+
+    #[test]
+    fn an_answer_with_names_is_bounded() {
+        let mut table = NameTable::default();
+        let place = format!("file:///{}", "x".repeat(4000));
+        let names: Vec<_> = (0..NAMES_PART + 1).map(|n| format!("{n:04}")).collect();
+        let all: Vec<_> = names.iter().map(|name| register(name, &[&place], None)).collect();
+        apply(&mut table, &all).unwrap();
+        let none = PassedOverPlaces::default();
+        let files = || table.files.iter().map(|(name, file)| view(name, file, &none));
+        let part = first_part(files());
+        let bytes = part.iter().map(NamedFileView::size_of_texts).sum::<usize>();
+        assert!((NAMES_PART_BYTES..NAMES_PART_BYTES + 5000).contains(&bytes), "{bytes}");
+        let without_places = files().map(|file| NamedFileView { places: Vec::new(), ..file });
+        assert_eq!(first_part(without_places).len(), NAMES_PART);
     }
 
     #[test]

@@ -70,8 +70,8 @@ impl AssignmentInParts {
 pub(crate) struct AssignmentPart {
     /// The message with the task's template, before the first part.
     pub template: Option<ToExecutor>,
-    /// The message with the places of its named inputs.
-    pub places: Option<ToExecutor>,
+    /// The messages with the places of its named inputs.
+    pub places: Vec<ToExecutor>,
     pub inputs: Vec<AssignedInput>,
     pub is_last: bool,
 }
@@ -248,7 +248,7 @@ mod tests {
     }
 
     fn part(inputs: Vec<AssignedInput>, is_last: bool) -> AssignmentPart {
-        AssignmentPart { template: None, places: None, inputs, is_last }
+        AssignmentPart { template: None, places: Vec::new(), inputs, is_last }
     }
 
     fn assigned(index: u32, inputs: Vec<AssignedInput>) -> ToExecutor {

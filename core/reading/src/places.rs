@@ -26,6 +26,8 @@ const SAMPLED_FROM_BYTES: u64 = 8 << 20;
 const NOMINAL_RATE: u64 = 1_000_000;
 /// No place is given up as slow before it was read for this long.
 const PATIENCE_US: u64 = 2_000_000;
+/// A place that has sent nothing is not given up before this time.
+const FIRST_BYTES_US: u64 = 10_000_000;
 /// A place is given up if the rest of its read would take this many times as long as the whole read
 /// at the next place.
 const SLOW_FACTOR: u64 = 4;
@@ -92,7 +94,10 @@ impl PlaceRates {
 
     /// Some bytes were read from an origin, to measure its rate.
     pub fn sampled(&mut self, origin: &str, read_bytes: u64, took_us: u64, now_us: u64) {
-        learn(&mut self.used(origin, now_us).rate, rate_of(read_bytes, took_us));
+        let known = self.used(origin, now_us);
+        if read_bytes > 0 {
+            learn(&mut known.rate, rate_of(read_bytes, took_us));
+        }
     }
 
     /// Estimated time to read a file of `size_bytes` from an origin, beside the reads that are in
@@ -113,10 +118,14 @@ impl PlaceRates {
     /// Whether a read is to be given up for the next place: `read_bytes` of `size_bytes` have come
     /// in `took_us`, and the read at the next place is estimated to take `next_us`. For example, of
     /// 10 MB, 0.2 MB have come in 2 s, so the rest would take 98 s: the place is given up if the
-    /// next one takes less than 24.5 s.
+    /// next one takes less than 24.5 s. While nothing has come, the rate is not known: the first
+    /// bytes may come together, so the place has more time.
     pub fn is_too_slow(read_bytes: u64, size_bytes: u64, took_us: u64, next_us: u64) -> bool {
+        if read_bytes == 0 {
+            return took_us >= next_us.max(FIRST_BYTES_US);
+        }
         let left = u128::from(size_bytes.saturating_sub(read_bytes));
-        let left_us = left * u128::from(took_us) / u128::from(read_bytes.max(1));
+        let left_us = left * u128::from(took_us) / u128::from(read_bytes);
         let next_us = u128::from(next_us.max(PATIENCE_US));
         took_us >= PATIENCE_US && left_us > u128::from(SLOW_FACTOR) * next_us
     }
@@ -145,7 +154,7 @@ impl PlaceRates {
         if is_whole {
             (known.failures, known.avoided_until_us) = (0, 0);
         }
-        if read_bytes >= MEASURED_BYTES || !is_whole && took_us >= PATIENCE_US {
+        if read_bytes >= MEASURED_BYTES || !is_whole && read_bytes > 0 && took_us >= PATIENCE_US {
             learn(&mut known.rate, rate_of(read_bytes, took_us));
         }
     }
@@ -231,6 +240,8 @@ mod tests {
         let mut known = rates(&[("a", 1_000, 5 * MB)]);
         assert!(known.is_to_sample("b", 100 * MB, 2) && !known.is_to_sample("a", 100 * MB, 2));
         assert!(!known.is_to_sample("b", MB, 2));
+        known.sampled("b", 0, S, 3);
+        assert!(known.is_to_sample("b", 100 * MB, 3), "nothing has come, so nothing is known");
         known.sampled("b", MB, S, 3);
         assert!(!known.is_to_sample("b", 100 * MB, 4));
         assert_eq!(known.order(&["b", "a"], 100 * MB, 4), [1, 0], "1 MB/s against 5");
@@ -265,7 +276,9 @@ mod tests {
         assert!(slow(MB / 5, 10 * MB, 2 * S, S), "98 s are left");
         assert!(!slow(MB / 5, 10 * MB, 2 * S, 30 * S), "the next one takes 30 s");
         assert!(!slow(0, 10 * MB, S, S), "too early to tell");
-        assert!(slow(0, 1_000, 2 * S, S), "nothing has come");
+        assert!(!slow(0, 100 * MB, 9 * S, S), "the first range may come soon");
+        assert!(slow(0, 1_000, 10 * S, S), "nothing has come");
+        assert!(!slow(0, 1_000, 10 * S, 20 * S), "the next one takes 20 s");
         assert!(!slow(5 * MB, 10 * MB, 2 * S, S), "2 s are left");
     }
 

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use eyas_store::{
-    Checksum, Limits, ObjectStore, PlacesOfFile, Presence, Storage, StorageError, StorageErrorKind,
+    ArrivalEnd, Checksum, Limits, ObjectStore, PlacesOfFile, Presence, Storage, StorageError,
+    StorageErrorKind,
 };
 use eyas_types::{Name, NamedFile, ObjectSpec, Sha256};
 use web::{Page, Web};
@@ -43,8 +44,8 @@ impl Node {
             passed_over.lock().unwrap().push((place.clone(), why.to_owned()));
         };
         let of_file = PlacesOfFile { places: places.to_vec(), passed_over: Arc::new(told) };
-        let into = (&self.store, spec.id());
-        Ok(self.storage.fetch_named(spec, &of_file, into).await?.checksum)
+        let into = self.store.begin_object(spec.id(), spec).unwrap();
+        Ok(self.storage.fetch_named(spec, &of_file, into, &self.store).await?.checksum)
     }
 
     /// Which places were passed over, and why, since the last call.
@@ -145,6 +146,30 @@ async fn a_place_that_sends_nothing_is_left_for_the_next() {
     assert_eq!(fetched, Checksum::of(&content()));
     let [(place, why)] = &node.passed_over()[..] else { panic!("one was passed over") };
     assert!(*place == stuck && why.contains("is slow: 0 B came in"), "{why}");
+}
+
+#[tokio::test]
+async fn a_place_that_does_not_answer_in_time_is_not_the_first() {
+    let node = Node::new();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = Name::from(format!("http://{}/a", silent.local_addr().unwrap()));
+    let good = node.put("/good", page(content()));
+    let fetched = node.fetch(&spec(false), &[silent, good]).await.unwrap();
+    assert_eq!(fetched, Checksum::of(&content()));
+    assert_eq!(node.passed_over(), []);
+}
+
+#[tokio::test]
+async fn nodes_attached_to_the_first_arrival_receive_what_the_first_place_sends() {
+    let node = Node::new();
+    let places = ["/a", "/b"].map(|target| node.put(target, page(content())));
+    let spec = spec(true);
+    let into = node.store.begin_object(spec.id(), &spec).unwrap();
+    let attached = node.store.arriving(spec.id(), Duration::ZERO).unwrap();
+    let of_file = PlacesOfFile::untold(places.to_vec());
+    node.storage.fetch_named(&spec, &of_file, into, &node.store).await.unwrap();
+    let end = attached.wait_past(spec.size_bytes(), Duration::ZERO).end;
+    assert_eq!(end, Some(ArrivalEnd::Whole(Checksum::of(&content()))));
 }
 
 #[tokio::test]

@@ -241,9 +241,7 @@ impl Inner {
         tried: &[String],
     ) -> FetchResult {
         let fetched = if spec.is_named() {
-            let id = into.id();
-            drop(into);
-            self.storage.fetch_named(spec, places, (&self.store, id)).await
+            self.storage.fetch_named(spec, places, into, &self.store).await
         } else {
             self.storage.fetch(spec, into).await
         };

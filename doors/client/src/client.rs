@@ -224,9 +224,18 @@ impl Client {
         &mut self,
         names: &[Name],
     ) -> Result<Vec<NamedFileView>, ClientError> {
-        let mut found = Vec::new();
-        for part in names.chunks(NAMES_PART) {
-            found.extend(self.names(NamesQuery::These(part.to_vec())).await?);
+        let (mut found, mut rest) = (Vec::new(), names);
+        while !rest.is_empty() {
+            let part = &rest[..rest.len().min(NAMES_PART)];
+            let files = self.names(NamesQuery::These(part.to_vec())).await?;
+            // A large answer ends before the names do.
+            let mut answered = 0;
+            for file in &files {
+                let at = part[answered..].iter().position(|name| *name == file.name);
+                answered += at.ok_or(ClientError::Unexpected)? + 1;
+            }
+            rest = &rest[if files.is_empty() { part.len() } else { answered }..];
+            found.extend(files);
         }
         Ok(found)
     }
@@ -243,12 +252,9 @@ impl Client {
         let mut last = Name::default();
         loop {
             let part = self.names(NamesQuery::After { prefix: prefix.clone(), last }).await?;
-            let is_last = part.len() < NAMES_PART;
-            last = part.last().map(|file| file.name.clone()).unwrap_or_default();
+            let Some(file) = part.last() else { return Ok(()) };
+            last = file.name.clone();
             see(part);
-            if is_last {
-                return Ok(());
-            }
         }
     }
 

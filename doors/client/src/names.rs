@@ -3,7 +3,8 @@
 use eyas_store::{Glob, GlobError};
 use eyas_types::named::NAMED;
 use eyas_types::{Name, NameChange};
-use eyas_wire::client::{FromClient, NAMES_PART, ToClient};
+use eyas_wire::client::{FromClient, NAMES_PART_BYTES, ToClient};
+use eyas_wire::frame::in_parts_of;
 use eyas_wire::view::NamedFileView;
 use thiserror::Error;
 
@@ -66,10 +67,11 @@ pub async fn change_names(
     changes: Vec<NameChange>,
 ) -> Result<u64, FileNamesError> {
     client.check_names()?;
-    let mut left = changes.into_iter();
+    let size_of = |change: &NameChange| size_of::<NameChange>() + change.size_of_texts();
+    let mut parts = in_parts_of(NAMES_PART_BYTES, changes, size_of).into_iter();
     loop {
-        let changes: Vec<_> = left.by_ref().take(NAMES_PART).collect();
-        let is_last = left.len() == 0;
+        let changes = parts.next().unwrap_or_default();
+        let is_last = parts.len() == 0;
         match client.ask(FromClient::ChangeNames { changes, is_last }).await? {
             ToClient::Done(count) if is_last => return Ok(count),
             ToClient::Done(_) => {}

@@ -1,15 +1,17 @@
 //! Runs the two deciders: tells them events, and carries out their effects. `core/dispatch` passes
 //! on what one says to the other.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use eyas_dispatch::{Effect, PlacementInputs};
 use eyas_jobs::{self as jobs, Jobs, JobsAction};
-use eyas_sched::{Event, Hint, PlacementCommand, Scheduler};
+use eyas_sched::{Event, Hint, MAX_HINTS, PlacementCommand, Scheduler};
 use eyas_types::outcome::FailureKind;
 use eyas_types::{ExecutorId, Input, JobId, Name, ObjectId, ObjectSpec, Outcome, TaskId};
 use eyas_wire::client::TaskResult;
 use eyas_wire::executor::{AssignedInput, Assignment, INPUTS_PART, PeerHint, ToExecutor};
+use eyas_wire::frame::{FULL_FRAME_BYTES, in_parts_of};
 use eyas_wire::{MINOR_OF_DERIVED, MINOR_OF_FAILURES, MINOR_OF_NAMES};
 
 use super::DispatcherCore;
@@ -239,11 +241,11 @@ impl DispatcherCore {
             )
         });
         let mut inputs = inputs.collect::<Vec<_>>().into_iter();
-        let places = self.send_places(executor, inputs.as_mut_slice());
+        let places = self.messages_of_places(executor, inputs.as_mut_slice());
         let template = item.template;
         self.send_template(executor, task.job, template);
-        if let Some(places) = places {
-            self.executors.send(executor, places);
+        for message in places {
+            self.executors.send(executor, message);
         }
         while inputs.len() > INPUTS_PART {
             let part = inputs.by_ref().take(INPUTS_PART).collect();
@@ -254,24 +256,33 @@ impl DispatcherCore {
         self.executors.send(executor, ToExecutor::Assign(assignment));
     }
 
-    /// The message with the places of named inputs for an executor, if there are any.
-    fn send_places(
+    /// The messages with the places of named inputs for an executor, if there are any. Each source
+    /// is told once, and no message is much larger than a full frame.
+    pub(super) fn messages_of_places(
         &mut self,
         executor: ExecutorId,
         inputs: &mut [AssignedInput],
-    ) -> Option<ToExecutor> {
-        let mut places = Vec::new();
+    ) -> Vec<ToExecutor> {
+        let mut of_sources = BTreeMap::<Name, Vec<Name>>::new();
         for input in inputs.iter_mut().filter(|input| input.object.is_named()) {
             let found = self.named_places(executor, &input.object, &mut input.holders);
-            places.push((input.object.source.clone(), found));
+            let places = of_sources.entry(input.object.source.clone()).or_default();
+            // There are none for a version that the name no longer has.
+            if places.is_empty() {
+                *places = found;
+            }
         }
-        (!places.is_empty()).then_some(ToExecutor::Places(places))
+        let size_of = |(source, places): &(Name, Vec<Name>)| {
+            source.len() + places.iter().map(|place| place.len()).sum::<usize>()
+        };
+        let parts = in_parts_of(FULL_FRAME_BYTES, of_sources, size_of);
+        parts.into_iter().map(ToExecutor::Places).collect()
     }
 
     /// The places of a named object, as an executor reads them. If another node has the file on
-    /// its own disk and no executor holds it, an executor there puts it into its store, and relays
-    /// it.
-    fn named_places(
+    /// its own disk, an executor there is the last holder: others may fail. If it does not hold the
+    /// object, it puts the file into its store, and relays it.
+    pub(super) fn named_places(
         &mut self,
         reader: ExecutorId,
         object: &ObjectSpec,
@@ -279,14 +290,20 @@ impl DispatcherCore {
     ) -> Vec<Name> {
         let PlacesForReader { places, on_disk_of } =
             self.names.places_for(reader, object, &self.executors);
-        if let Some((owner, place)) = on_disk_of.filter(|_| self.caching && holders.is_empty()) {
-            if self.own_disk_reads.insert((owner, object.id())) {
+        if let Some((owner, place)) = on_disk_of.filter(|_| self.caching) {
+            let is_held = self.scheduler.holders(object.id()).any(|holder| holder == owner);
+            if !is_held && self.own_disk_reads.insert((owner, object.id())) {
                 let (object, places) = (object.clone(), vec![place]);
                 let message = ToExecutor::HoldNamed { object, holders: Vec::new(), places };
                 self.executors.send(owner, message);
             }
-            let relay = eyas_sched::Holder { executor: owner, is_relay: true, others: 0 };
-            *holders = self.executors.where_to_ask(&[relay]);
+            let owner = eyas_sched::Holder { executor: owner, is_relay: !is_held, others: 0 };
+            for owner in self.executors.where_to_ask(&[owner]) {
+                if holders.iter().all(|other| other.transfer != owner.transfer) {
+                    holders.truncate(MAX_HINTS - 1);
+                    holders.push(owner);
+                }
+            }
         }
         places
     }
@@ -397,7 +414,7 @@ impl DispatcherCore {
             )
         });
         let mut inputs: Vec<_> = inputs.collect();
-        let places = self.send_places(executor, &mut inputs);
+        let places = self.messages_of_places(executor, &mut inputs);
         Some((executor, AssignmentPart { template, places, inputs, is_last }))
     }
 

@@ -258,7 +258,7 @@ impl Service for Caller {
     }
 
     fn names(&self, query: NamesQuery) -> Answer<Vec<NamedFileView>> {
-        Ok(self.permit(RequiredRight::Read)?.names.find(&query))
+        Ok(self.permit(RequiredRight::Read)?.names.find(&query)?)
     }
 
     fn may_change_names(&self) -> Answer<()> {

@@ -169,7 +169,8 @@ async fn fetch_private(
     places: &PlacesOfFile,
 ) -> Result<Origin, FetchError> {
     let fetched = if spec.is_named() {
-        runner.storage.fetch_named(spec, places, (&runner.store, id)).await
+        let into = runner.store.begin_object(id, spec)?;
+        runner.storage.fetch_named(spec, places, into, &runner.store).await
     } else {
         let into = runner.store.begin(id, spec.size_bytes(), spec.mode)?;
         runner.storage.fetch(spec, into).await

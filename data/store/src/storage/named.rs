@@ -3,8 +3,8 @@
 //! of [`PlaceRates`], which knows what this process has measured.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use eyas_reading::PlaceRates;
@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::places::{PlacesOfFile, origin_of};
+use super::remote::RANGE_BYTES;
 use super::sink::Sink;
 use super::{FetchedContent, Storage};
 use crate::checksum::Checksum;
@@ -29,6 +30,8 @@ const FURTHER_ANSWERS: Duration = Duration::from_millis(200);
 /// Bytes of a file that are read to measure the rate of a place, and the time for them.
 const SAMPLE_BYTES: u64 = 1 << 20;
 const SAMPLE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Size of the ranges of an object in a bucket while its progress is looked at.
+const WATCHED_RANGE_BYTES: usize = 1 << 20;
 /// Time between two looks at the progress of a read that may be given up.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -40,8 +43,9 @@ struct PlaceToTry {
 }
 
 impl Storage {
-    /// Fetches the object `spec`, whose source is a name, into a store, where it gets the id `id`.
-    /// Content that is not registered is never published.
+    /// Fetches the object `spec`, whose source is a name, into `into`, of which nothing was received
+    /// yet; after a place has failed, into a new incoming object of that store. Content that is not
+    /// registered is never published.
     ///
     /// # Errors
     /// `Full` and `Local` if this node cannot store it. Otherwise the error lists each place with
@@ -50,8 +54,12 @@ impl Storage {
         &self,
         spec: &ObjectSpec,
         of_file: &PlacesOfFile,
-        (store, id): (&ObjectStore, ObjectId),
+        into: Incoming,
+        store: &ObjectStore,
     ) -> Result<FetchedContent, StorageError> {
+        let id = into.id();
+        // Nodes that wait for the object attach to what was announced first.
+        let mut announced = Some(into);
         let mut stats = self.ask_new_places(&of_file.places, spec).await;
         self.sample_rates(spec, &of_file.places, &mut stats).await;
         let mut to_try: VecDeque<_> = self
@@ -68,7 +76,10 @@ impl Storage {
             };
             let error = match self.try_place(spec, &place, stats.remove(&place), next_us).await {
                 Ok(at_place) => {
-                    let into = begin(store, id, spec).await?;
+                    let into = match announced.take() {
+                        Some(into) => into,
+                        None => begin(store, id, spec).await?,
+                    };
                     match self.read_place(&at_place, into, next_us).await {
                         Ok(checksum) => return Ok(FetchedContent { checksum, near_bytes: 0 }),
                         Err(error) => error,
@@ -147,8 +158,8 @@ impl Storage {
         if new.len() < 2 {
             return stats;
         }
-        let mut asking = JoinSet::new();
-        for place in new {
+        let (mut asking, began) = (JoinSet::new(), Instant::now());
+        for place in new.clone() {
             let storage = self.clone();
             asking.spawn(async move { (place.clone(), storage.stat_place(&place).await) });
         }
@@ -159,6 +170,14 @@ impl Storage {
                 patience = FURTHER_ANSWERS;
             }
             stats.insert(place, answer);
+        }
+        // A round trip to the others takes at least that long.
+        let waited = began.elapsed();
+        for place in new.iter().filter(|place| !stats.contains_key(*place)) {
+            self.0.places.with(|rates, now_us| match waited < ANSWER_TIMEOUT {
+                true => rates.answered(&origin_of(place), waited.as_micros() as u64, now_us),
+                false => rates.failed(&origin_of(place), now_us),
+            });
         }
         stats
     }
@@ -188,28 +207,38 @@ impl Storage {
         }
         let mut sampling = JoinSet::new();
         for (origin, place) in of_origins {
-            if !stats.contains_key(place) {
-                let there = self.try_place(spec, place, None, Some(0)).await;
-                stats.insert(place.clone(), there);
-            }
-            let Some(Ok(there)) = stats.get(place) else { continue };
-            let (storage, there) = (self.clone(), there.clone());
-            let read_bytes = Arc::new(AtomicU64::new(0));
-            let sample = SampleSink {
-                size_bytes: there.size_bytes(),
-                written_bytes: 0,
-                read_bytes: read_bytes.clone(),
-            };
+            let (storage, spec, place) = (self.clone(), spec.clone(), place.clone());
+            let known = stats.remove(&place);
             sampling.spawn(async move {
-                let began = Instant::now();
-                // It ends with an error: the sink takes no more than a sample.
-                let _ = timeout(SAMPLE_TIMEOUT, storage.read(&there, sample)).await;
-                let took_us = began.elapsed().as_micros() as u64;
-                let bytes = read_bytes.load(Ordering::Relaxed);
-                storage.0.places.with(|r, now_us| r.sampled(&origin, bytes, took_us, now_us));
+                let there = match known {
+                    Some(there) => there,
+                    None => storage.try_place(&spec, &place, None, Some(0)).await,
+                };
+                if let Ok(there) = &there {
+                    storage.sample_rate(&origin, there).await;
+                }
+                (place, there)
             });
         }
-        while sampling.join_next().await.is_some() {}
+        while let Some(sampled) = sampling.join_next().await {
+            stats.extend(sampled.ok());
+        }
+    }
+
+    /// Reads a part of the content at a place, which `there` describes.
+    async fn sample_rate(&self, origin: &str, there: &ObjectSpec) {
+        let read_bytes = Arc::new(AtomicU64::new(0));
+        let sample = SampleSink {
+            size_bytes: there.size_bytes(),
+            written_bytes: 0,
+            read_bytes: read_bytes.clone(),
+        };
+        let began = Instant::now();
+        // It ends with an error: the sink takes no more than a sample.
+        let _ = timeout(SAMPLE_TIMEOUT, self.read(there, sample)).await;
+        let took_us = began.elapsed().as_micros() as u64;
+        let bytes = read_bytes.load(Ordering::Relaxed);
+        self.0.places.with(|rates, now_us| rates.sampled(origin, bytes, took_us, now_us));
     }
 
     /// What is at a place. The time counts as a round trip.
@@ -284,7 +313,11 @@ impl Storage {
     ) -> Result<Checksum, StorageError> {
         let (origin, size_bytes) = (origin_of(&at_place.source), at_place.size_bytes());
         let read_bytes = Arc::new(AtomicU64::new(0));
-        let sink = CountedSink { into, read_bytes: read_bytes.clone() };
+        let sink = CountedSink {
+            into,
+            read_bytes: Arc::downgrade(&read_bytes),
+            is_watched: next_us.is_some(),
+        };
         let began = Instant::now();
         self.0.places.with(|rates, now_us| rates.began(&origin, size_bytes, now_us));
         let took_us = || began.elapsed().as_micros() as u64;
@@ -352,12 +385,27 @@ impl Sink for SampleSink {
     fn finish(self) -> Result<Checksum, StorageError> {
         Err(StorageError::new(StorageErrorKind::Withdrawn, "the sample is whole"))
     }
+
+    fn range_bytes(&self) -> Option<usize> {
+        None
+    }
 }
 
-/// An incoming object whose bytes are counted where the reader can be given up.
+/// An incoming object whose bytes are counted for a reader, which may give the place up.
 struct CountedSink {
     into: Incoming,
-    read_bytes: Arc<AtomicU64>,
+    /// Gone once the reader has given the place up. A thread that reads a file ends then.
+    read_bytes: Weak<AtomicU64>,
+    /// Whether the reader looks at the progress.
+    is_watched: bool,
+}
+
+impl CountedSink {
+    fn count(&self) -> Result<Arc<AtomicU64>, StorageError> {
+        self.read_bytes
+            .upgrade()
+            .ok_or_else(|| StorageError::new(StorageErrorKind::Withdrawn, "the place was given up"))
+    }
 }
 
 impl Sink for CountedSink {
@@ -370,19 +418,26 @@ impl Sink for CountedSink {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        let count = self.count()?;
         Sink::write(&mut self.into, bytes)?;
-        self.read_bytes.store(self.into.written_bytes(), Ordering::Relaxed);
+        count.store(self.into.written_bytes(), Ordering::Relaxed);
         Ok(())
     }
 
     fn skip(&mut self, bytes: u64) -> Result<(), StorageError> {
+        let count = self.count()?;
         Sink::skip(&mut self.into, bytes)?;
-        self.read_bytes.store(self.into.written_bytes(), Ordering::Relaxed);
+        count.store(self.into.written_bytes(), Ordering::Relaxed);
         Ok(())
     }
 
     fn finish(self) -> Result<Checksum, StorageError> {
+        let _count = self.count()?;
         self.into.finish()
+    }
+
+    fn range_bytes(&self) -> Option<usize> {
+        Some(if self.is_watched { WATCHED_RANGE_BYTES } else { RANGE_BYTES })
     }
 }
 
@@ -429,4 +484,26 @@ fn all_failed(spec: &ObjectSpec, failures: Vec<(Name, StorageError)>) -> Storage
     let places = if count == 1 { "its place" } else { "any of its places" };
     let message = format!("cannot read `{source}` from {places}: {}", each.join("; "));
     StorageError::new(kind, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_reads_a_place_that_was_given_up_ends_and_publishes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = ObjectStore::open(dir.path()).unwrap();
+        let id = ObjectId([1; 16]);
+        let into = store.begin(id, 4, eyas_types::FileMode::READABLE).unwrap();
+        let count = Arc::new(AtomicU64::new(0));
+        let mut sink = CountedSink { into, read_bytes: Arc::downgrade(&count), is_watched: true };
+        sink.write(b"abc").unwrap();
+        assert_eq!(count.load(Ordering::Relaxed), 3);
+        drop(count);
+        for ended in [sink.write(b"d"), sink.skip(1), sink.finish().map(drop)] {
+            assert_eq!(ended.unwrap_err().kind, StorageErrorKind::Withdrawn);
+        }
+        assert!(!store.contains(id));
+    }
 }

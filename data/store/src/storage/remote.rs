@@ -43,7 +43,7 @@ const MAX_OPERATORS: usize = 64;
 const MAX_BUFFERS_AHEAD: usize = 8;
 
 /// Size of a range of a large object, and of a part of a multipart upload.
-const RANGE_BYTES: usize = 8 << 20;
+pub(super) const RANGE_BYTES: usize = 8 << 20;
 
 /// Ranges or parts in progress at the same time. With [`RANGE_BYTES`], this bounds the memory.
 const CONCURRENT_RANGES: usize = 4;
@@ -94,10 +94,12 @@ impl Remote {
         into: S,
         limits: &Limits,
     ) -> Result<Checksum, StorageError> {
+        let range_bytes = into.range_bytes().filter(|range| spec.size_bytes() > 2 * *range as u64);
         let mut writer = Writer::start(into);
         let mut tries = Tries::default();
         loop {
-            match self.read_once(spec, &mut writer, limits, &mut tries).await {
+            let read = self.read_once(spec, (&mut writer, range_bytes), limits, &mut tries);
+            match read.await {
                 Ok(()) => return writer.finish().await,
                 // The error of the writer says more than that the writer is gone.
                 Err(error) if writer.is_gone() => {
@@ -112,7 +114,7 @@ impl Remote {
     async fn read_once(
         &self,
         spec: &ObjectSpec,
-        writer: &mut Writer,
+        (writer, range_bytes): (&mut Writer, Option<usize>),
         limits: &Limits,
         tries: &mut Tries,
     ) -> Result<(), StorageError> {
@@ -130,11 +132,8 @@ impl Remote {
         }
         // A web server may ignore ranges, so its pages are read from the start in one request.
         let offset = if is_s3 { writer.sent_bytes } else { 0 };
-        let (chunk, concurrent) = if is_s3 && spec.size_bytes() > 2 * RANGE_BYTES as u64 {
-            (Some(RANGE_BYTES), CONCURRENT_RANGES)
-        } else {
-            (None, 1)
-        };
+        let chunk = range_bytes.filter(|_| is_s3);
+        let concurrent = if chunk.is_some() { CONCURRENT_RANGES } else { 1 };
         // Bytes that were received before.
         let mut to_skip = writer.sent_bytes - offset;
         let is_conditional = if_match.is_some();

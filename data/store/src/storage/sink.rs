@@ -1,6 +1,7 @@
 //! The receiver of bytes that are read from persistent storage. A retry continues after the bytes
 //! that were received, since all tries read the same version.
 
+use super::remote::RANGE_BYTES;
 use crate::checksum::Checksum;
 use crate::error::StorageError;
 use crate::incoming::Incoming;
@@ -15,6 +16,12 @@ pub(super) trait Sink {
     /// Receives zeros that need no space.
     fn skip(&mut self, bytes: u64) -> Result<(), StorageError>;
     fn finish(self) -> Result<Checksum, StorageError>;
+
+    /// Size of the ranges of a large object in a bucket that are read at the same time. Each comes
+    /// as a whole. Without ranges, all bytes come one after the other, as they are received.
+    fn range_bytes(&self) -> Option<usize> {
+        Some(RANGE_BYTES)
+    }
 }
 
 impl Sink for Incoming {

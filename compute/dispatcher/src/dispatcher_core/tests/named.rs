@@ -1,9 +1,11 @@
 //! Tasks that read files by their names: which places executors are told.
 
+use eyas_sched::MAX_HINTS;
 use eyas_types::{Name, NameChange, NamedFile};
 use eyas_wire::MINOR_OF_NAMES;
-use eyas_wire::client::NamesQuery;
-use eyas_wire::executor::PeerHint;
+use eyas_wire::client::{NAMES_PART, NamesQuery};
+use eyas_wire::executor::{AssignedInput, PeerHint, TransferAddress};
+use eyas_wire::view::NamedFileView;
 
 use super::*;
 
@@ -20,7 +22,7 @@ impl Dispatcher {
     /// The object of the name, as clients make it.
     fn named(&self) -> ObjectSpec {
         let query = NamesQuery::These(vec!["a".into()]);
-        let view = self.handle.names.find(&query).remove(0);
+        let view = self.handle.names.find(&query).unwrap().remove(0);
         let file = NamedFile {
             places: Vec::new(),
             size_bytes: view.size_bytes,
@@ -73,6 +75,49 @@ async fn places_of_the_moment_go_before_an_assignment() {
 }
 
 #[tokio::test]
+async fn places_of_many_inputs_come_in_several_messages() {
+    let mut dispatcher = Dispatcher::start();
+    let reader = dispatcher.join(1);
+    let place = format!("http://h/{}", "x".repeat(4000));
+    let changes: Vec<_> = (0..200)
+        .map(|n| NameChange::Register {
+            name: format!("{n}").into(),
+            places: vec![place.as_str().into()],
+            size_bytes: Some(7),
+            sha256: None,
+        })
+        .collect();
+    dispatcher.handle.names.change(&changes).unwrap();
+    let query = NamesQuery::After { prefix: Name::default(), last: Name::default() };
+    let input = |view: NamedFileView| {
+        let NamedFileView { size_bytes, sha256, registered_us, .. } = view;
+        let file = NamedFile { places: Vec::new(), size_bytes, sha256, registered_us };
+        let object = file.object(&view.name, 7);
+        AssignedInput { object, part: None, name: None, holders: Vec::new() }
+    };
+    let files = dispatcher.handle.names.find(&query).unwrap();
+    let mut inputs: Vec<_> = files.into_iter().map(input).collect();
+    // Each file is there twice.
+    inputs.extend(inputs.clone());
+    let messages = dispatcher.core.messages_of_places(reader, &mut inputs);
+    let count = |message: &ToExecutor| match message {
+        ToExecutor::Places(places) => places.len(),
+        other => panic!("{other:?}"),
+    };
+    let counts: Vec<_> = messages.iter().map(count).collect();
+    assert_eq!(counts, [66, 66, 66, 2]);
+}
+
+#[tokio::test]
+async fn no_more_names_are_looked_up_than_a_message_holds() {
+    let dispatcher = Dispatcher::start();
+    let find = |count| dispatcher.handle.names.find(&NamesQuery::These(vec!["a".into(); count]));
+    assert!(find(NAMES_PART).is_ok());
+    let refused = find(NAMES_PART + 1).unwrap_err().to_string();
+    assert_eq!(refused, "a request can look up 4096 names, and not 4097: look them up in parts");
+}
+
+#[tokio::test]
 async fn an_executor_of_an_earlier_version_reads_no_names() {
     let mut dispatcher = Dispatcher::start();
     dispatcher.minor = MINOR_OF_NAMES - 1;
@@ -93,6 +138,13 @@ async fn an_executor_gives_others_the_file_on_the_disk_of_its_node() {
     let owner = dispatcher.join(1);
     dispatcher.submit_reader(object.clone());
     assert_eq!(assigned(&dispatcher.sent()), (vec!["file:///data/a".into()], Vec::new()));
+    // It says what it could not read as it was told the place.
+    let (name, place, why) = ("a".into(), "file:///data/a".into(), "no such file".to_owned());
+    let messages = vec![FromExecutor::PassedOver { name, place, why }];
+    dispatcher.core.handle(CoreMessage::Messages { executor: owner, messages });
+    let files = dispatcher.handle.names.find(&NamesQuery::These(vec!["a".into()])).unwrap();
+    let passed_over = files[0].places[0].passed_over.as_ref().unwrap();
+    assert_eq!(passed_over.why, "no such file");
     // The other executor has another name. The one with the file is asked once.
     for _ in 0..2 {
         dispatcher.join(1);
@@ -110,11 +162,24 @@ async fn an_executor_gives_others_the_file_on_the_disk_of_its_node() {
     });
     let relays: Vec<_> = inputs.map(|holders| holders[0].is_relay && holders.len() == 1).collect();
     assert_eq!(relays, [true, true]);
+    // It is asked last where others have the object.
+    let reader = dispatcher.join(1);
+    let transfer = TransferAddress { address: ([127, 0, 0, 1], 2).into(), proxy: None };
+    let other = PeerHint { transfer, is_relay: false, others: 0 };
+    let mut holders = vec![other; MAX_HINTS];
+    dispatcher.core.named_places(reader, &object, &mut holders);
+    assert_eq!((holders.len(), holders[0]), (MAX_HINTS, other));
+    assert!(holders[MAX_HINTS - 1].is_relay && holders[MAX_HINTS - 2] == other);
     // Once it is there, it is held no longer.
     dispatcher.store(owner, &object);
     dispatcher.settle();
     let release = ToExecutor::Release { object: object.id() };
     assert_eq!(dispatcher.sent(), [release]);
+    let mut holders = vec![other];
+    dispatcher.core.named_places(reader, &object, &mut holders);
+    assert_eq!(holders.len(), 2);
+    assert!(!holders[1].is_relay, "it has the object");
+    assert_eq!(dispatcher.sent(), []);
     // What the scheduler has not ordered, it is not told of.
     dispatcher.core.own_disk_reads.insert((owner, object.id()));
     let reason = "no such file".to_owned();
