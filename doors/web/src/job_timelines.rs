@@ -78,7 +78,7 @@ impl JobTimelines {
     /// The timeline of a job. Requests for timelines wait for each other, as those for indexes.
     pub async fn of(
         &self,
-        dispatcher: &Arc<SharedDispatcher>,
+        dispatcher: &SharedDispatcher,
         indexes: &TaskIndexes,
         job: &JobView,
     ) -> Result<Arc<JobTimeline>, ApiError> {
@@ -97,7 +97,7 @@ impl JobTimelines {
 
 impl JobTimeline {
     async fn read(
-        dispatcher: &Arc<SharedDispatcher>,
+        dispatcher: &SharedDispatcher,
         indexes: &TaskIndexes,
         job: &JobView,
         before: Option<&JobTimeline>,

@@ -22,7 +22,7 @@ const MAX_STREAMS: usize = 1024;
 pub(crate) struct Shared {
     /// The beginning of paths, as browsers see them.
     pub base: BasePath,
-    pub dispatcher: Arc<SharedDispatcher>,
+    pub dispatcher: SharedDispatcher,
     pub feed: EventFeed,
     pub live: LiveView,
     /// Wakes the look at the state, when a page begins to read it.
@@ -39,7 +39,7 @@ impl Shared {
     pub fn new(cluster: Cluster, base: BasePath) -> Self {
         Shared {
             base,
-            dispatcher: Arc::new(SharedDispatcher::new(cluster)),
+            dispatcher: SharedDispatcher::new(cluster),
             feed: EventFeed::new(),
             live: LiveView::new(),
             wanted: Notify::new(),

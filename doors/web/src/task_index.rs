@@ -9,7 +9,7 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::http::StatusCode;
 use eyas_client::messages::{FromClient, ToClient};
@@ -17,8 +17,6 @@ use eyas_client::types::JobId;
 use eyas_client::view::{JobView, TaskView};
 use serde::Deserialize;
 use tokio::sync::Mutex;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 use crate::api_error::ApiError;
 use crate::dispatcher::SharedDispatcher;
@@ -33,13 +31,6 @@ const MAX_INDEXES: usize = 4;
 const MAX_TEXT_CHARS: usize = 120;
 /// Tasks that are asked for at once.
 const ASKED_AT_ONCE: u32 = 10_000;
-/// Connections over which the tasks of a large job are read at the same time: while the dispatcher
-/// answers over one, this process reads what has come over the other.
-const READERS: u32 = 2;
-/// A job with fewer tasks to read is read over one.
-const READ_AT_ONCE_FROM: u64 = 40_000;
-/// The dispatcher has to answer within this time.
-const PART_DEADLINE: Duration = Duration::from_secs(10);
 /// Name of the state of tasks that have succeeded.
 pub(crate) const SUCCEEDED: &str = "succeeded";
 
@@ -119,7 +110,7 @@ impl TaskIndexes {
     /// made.
     pub async fn of(
         &self,
-        dispatcher: &Arc<SharedDispatcher>,
+        dispatcher: &SharedDispatcher,
         job: &JobView,
     ) -> Result<Arc<JobIndex>, ApiError> {
         if job.tasks.total() > MAX_INDEXED_TASKS {
@@ -143,7 +134,7 @@ impl TaskIndexes {
 
 impl JobIndex {
     async fn read(
-        dispatcher: &Arc<SharedDispatcher>,
+        dispatcher: &SharedDispatcher,
         job: &JobView,
         before: Option<&JobIndex>,
     ) -> Result<Self, ApiError> {
@@ -152,17 +143,16 @@ impl JobIndex {
             Some(before) => before.with_settled_rows(job),
             None => JobIndex::empty(job),
         };
-        // Dropped with this request, the set ends the reading.
-        let mut readers = JoinSet::new();
-        let first = index.rows.last().map_or(0, |row| row.index + 1);
-        for (at, part) in parts(first, job.tasks.total()).into_iter().enumerate() {
-            let (dispatcher, empty) = (dispatcher.clone(), JobIndex::empty(job));
-            readers.spawn(async move { (at, empty.filled(&dispatcher, part).await) });
-        }
-        let mut read = readers.join_all().await;
-        read.sort_by_key(|(at, _)| *at);
-        for (_, part) in read {
-            index.append(part?);
+        let mut from = index.rows.last().map_or(0, |row| row.index + 1);
+        loop {
+            let limit = ASKED_AT_ONCE;
+            let asked = FromClient::Tasks { job: job.job, from, limit, failed: false };
+            // Other requests have their turns between two parts.
+            let answer = dispatcher.ask(asked).await?;
+            let ToClient::Tasks(tasks) = answer else { return Err(ApiError::unexpected()) };
+            let Some(last) = tasks.last() else { break };
+            tasks.iter().for_each(|task| index.add(task));
+            from = last.task.index.saturating_add(1);
         }
         index.settled = index.rows.iter().take_while(|row| index.state(row) == SUCCEEDED).count();
         index.freshness = Freshness::of(job, began);
@@ -172,48 +162,12 @@ impl JobIndex {
     fn empty(job: &JobView) -> Self {
         JobIndex {
             job: job.job,
-            rows: Vec::new(),
+            rows: Vec::with_capacity(job.tasks.total() as usize),
             states: Vec::new(),
             executors: NameTable::default(),
             settled: 0,
             freshness: Freshness::of(job, Instant::now()),
         }
-    }
-
-    /// Reads a part of the tasks. The last part has no end: tasks may have been added.
-    async fn filled(
-        mut self,
-        dispatcher: &SharedDispatcher,
-        part: TaskRange,
-    ) -> Result<Self, ApiError> {
-        let (job, mut from) = (self.job, part.from);
-        let mut own = dispatcher.own_client().await?;
-        while part.to.is_none_or(|to| from < to) {
-            let limit = part.to.map_or(ASKED_AT_ONCE, |to| ASKED_AT_ONCE.min(to - from));
-            let asked = FromClient::Tasks { job, from, limit, failed: false };
-            let answer = timeout(PART_DEADLINE, own.client.ask(asked)).await;
-            let ToClient::Tasks(tasks) = answer.map_err(ApiError::away)?? else {
-                return Err(ApiError::unexpected());
-            };
-            let Some(last) = tasks.last() else { break };
-            tasks.iter().for_each(|task| self.add(task));
-            from = last.task.index.saturating_add(1);
-        }
-        Ok(self)
-    }
-
-    /// Adds the tasks of the next part.
-    fn append(&mut self, part: JobIndex) {
-        let states: Vec<_> =
-            part.states.iter().map(|state| position_of(&mut self.states, state) as u8).collect();
-        let executors: Vec<_> =
-            part.executors.names.iter().map(|name| self.executors.position_of(name)).collect();
-        self.rows.reserve(part.rows.len());
-        self.rows.extend(part.rows.into_iter().map(|row| TaskRow {
-            state: states[usize::from(row.state)],
-            executor: row.executor.map(|at| executors[at as usize]),
-            ..row
-        }));
     }
 
     /// An index with the tasks that are known to have succeeded.
@@ -288,25 +242,6 @@ impl JobIndex {
             TaskOrder::State => self.state(a).cmp(self.state(b)),
         }
     }
-}
-
-/// Tasks by their indexes, from the first to before the last, if there is a last one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct TaskRange {
-    from: u32,
-    to: Option<u32>,
-}
-
-/// The parts in which the tasks from an index on are read.
-fn parts(from: u32, total: u64) -> Vec<TaskRange> {
-    let left = total.saturating_sub(from.into());
-    let readers = if left < READ_AT_ONCE_FROM { 1 } else { READERS };
-    let border = |at: u32| from + (left * u64::from(at) / u64::from(readers)) as u32;
-    let part = |at: u32| TaskRange {
-        from: border(at),
-        to: Some(border(at + 1)).filter(|_| at + 1 < readers),
-    };
-    (0..readers).map(part).collect()
 }
 
 /// Names by their positions, of which there may be thousands.
@@ -402,32 +337,6 @@ pub(crate) mod tests {
             settled: 0,
             freshness: Freshness::of(&job(1, "a", JobState::Failed), Instant::now()),
         }
-    }
-
-    #[test]
-    fn parts_that_were_read_side_by_side_become_one_index() {
-        let range = |from, to| TaskRange { from, to };
-        assert_eq!(parts(5, 100), [range(5, None)]);
-        assert_eq!(parts(0, 100_001), [range(0, Some(50_000)), range(50_000, None)]);
-        assert_eq!(parts(7, 3), [range(7, None)]);
-        let mut first = index(&["failed"]);
-        first.states = vec!["failed".into()];
-        first.executors.position_of("n1");
-        let mut second = index(&["failed", "succeeded"]);
-        second.states.reverse();
-        let positions = ["n2", "n1"].map(|name| second.executors.position_of(name));
-        assert_eq!(positions, [0, 1]);
-        second.rows[0] = TaskRow { state: 1, executor: Some(1), ..second.rows[0].clone() };
-        second.rows[1] = TaskRow { state: 0, executor: Some(0), ..second.rows[1].clone() };
-        first.append(second);
-        let named: Vec<_> = first
-            .rows
-            .iter()
-            .map(|row| {
-                (first.state(row), row.executor.map(|at| &*first.executors.names[at as usize]))
-            })
-            .collect();
-        assert_eq!(named, [("failed", None), ("failed", Some("n1")), ("succeeded", Some("n2"))]);
     }
 
     #[test]
