@@ -282,7 +282,8 @@ pub enum FromClient {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NamesQuery {
     /// These names, up to [`NAMES_PART`] of them. The answer leaves out names that are not
-    /// registered, and ends at [`NAMES_PART_BYTES`]: what is after its last name is asked for again.
+    /// registered, and ends at [`NAMES_PART_BYTES`]: what is after its last name is asked for
+    /// again.
     These(Vec<Name>),
     /// Names that begin with a text, in their order, up to [`NAMES_PART`] of them and
     /// [`NAMES_PART_BYTES`]. There are no more once the answer is empty.

@@ -13,7 +13,6 @@ use std::time::Instant;
 
 use axum::http::StatusCode;
 use eyas_client::messages::{FromClient, ToClient};
-use eyas_client::types::JobId;
 use eyas_client::view::{JobView, TaskView};
 use serde::Deserialize;
 use tokio::sync::Mutex;
@@ -89,7 +88,6 @@ pub(crate) struct TaskRow {
 /// The rows of a job.
 #[derive(Clone)]
 pub(crate) struct JobIndex {
-    job: JobId,
     pub rows: Vec<TaskRow>,
     states: Vec<String>,
     pub executors: NameTable,
@@ -161,7 +159,6 @@ impl JobIndex {
 
     fn empty(job: &JobView) -> Self {
         JobIndex {
-            job: job.job,
             rows: Vec::with_capacity(job.tasks.total() as usize),
             states: Vec::new(),
             executors: NameTable::default(),
@@ -330,7 +327,6 @@ pub(crate) mod tests {
             ..row(index as u32, 100 - index as u64 / 2)
         };
         JobIndex {
-            job: JobId(1),
             rows: states.iter().enumerate().map(row).collect(),
             states: names.clone(),
             executors: NameTable::default(),

@@ -15,8 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::places::{PlacesOfFile, origin_of};
-use super::remote::RANGE_BYTES;
-use super::sink::Sink;
+use super::sink::{RANGE_BYTES, Sink};
 use super::{FetchedContent, Storage};
 use crate::checksum::Checksum;
 use crate::error::{StorageError, StorageErrorKind, StoreError};
@@ -43,9 +42,9 @@ struct PlaceToTry {
 }
 
 impl Storage {
-    /// Fetches the object `spec`, whose source is a name, into `into`, of which nothing was received
-    /// yet; after a place has failed, into a new incoming object of that store. Content that is not
-    /// registered is never published.
+    /// Fetches the object `spec`, whose source is a name, into `into`, of which nothing was
+    /// received yet; after a place has failed, into a new incoming object of that store. Content
+    /// that is not registered is never published.
     ///
     /// # Errors
     /// `Full` and `Local` if this node cannot store it. Otherwise the error lists each place with

@@ -22,7 +22,7 @@ use opendal_http_transport_reqwest::ReqwestTransport;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::sink::Sink;
+use super::sink::{RANGE_BYTES, Sink};
 use super::{Tries, blocking};
 use crate::checksum::Checksum;
 use crate::emulation::Limits;
@@ -41,9 +41,6 @@ const MAX_OPERATORS: usize = 64;
 
 /// Maximum number of buffers between the network and the disk.
 const MAX_BUFFERS_AHEAD: usize = 8;
-
-/// Size of a range of a large object, and of a part of a multipart upload.
-pub(super) const RANGE_BYTES: usize = 8 << 20;
 
 /// Ranges or parts in progress at the same time. With [`RANGE_BYTES`], this bounds the memory.
 const CONCURRENT_RANGES: usize = 4;

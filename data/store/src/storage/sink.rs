@@ -1,10 +1,12 @@
 //! The receiver of bytes that are read from persistent storage. A retry continues after the bytes
 //! that were received, since all tries read the same version.
 
-use super::remote::RANGE_BYTES;
 use crate::checksum::Checksum;
 use crate::error::StorageError;
 use crate::incoming::Incoming;
+
+/// Size of a range of a large object, and of a part of a multipart upload.
+pub(super) const RANGE_BYTES: usize = 8 << 20;
 
 /// Receives bytes in order. If it is dropped unfinished, it leaves nothing behind.
 pub(super) trait Sink {

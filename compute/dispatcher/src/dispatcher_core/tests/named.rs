@@ -170,6 +170,7 @@ async fn an_executor_gives_others_the_file_on_the_disk_of_its_node() {
     dispatcher.core.named_places(reader, &object, &mut holders);
     assert_eq!((holders.len(), holders[0]), (MAX_HINTS, other));
     assert!(holders[MAX_HINTS - 1].is_relay && holders[MAX_HINTS - 2] == other);
+    dispatcher.sent();
     // Once it is there, it is held no longer.
     dispatcher.store(owner, &object);
     dispatcher.settle();
