@@ -26,11 +26,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "testbed"))
 import capped
-from table import conclude, show
+from table import show
 
 SMALL_BYTES = 64 << 10
-# A store needs no memory of its own as long as the page cache alone takes at most this.
-LIMIT = 1.2
 MEMORY = Path("/dev/shm")
 READER = r"""
 import json, random, sys, time
@@ -76,7 +74,7 @@ def measure(node: capped.Node, small: Path, large: Path | None, words: argparse.
     """Seconds for the small files, and for all."""
     place = small
     if small.parts[:3] == MEMORY.parts[:3]:
-        # Whoever writes a page of tmpfs first is charged for it.
+        # A page of tmpfs counts against the node whose process writes it first.
         copy = node.start(["cp", "-r", words.small, small])
         if copy.wait():
             raise SystemExit(f"cannot copy {words.small} to {small}")
@@ -93,7 +91,7 @@ def measure(node: capped.Node, small: Path, large: Path | None, words: argparse.
 
 
 def main() -> int:
-    """Measures, prints a table, and says whether memory of its own gains anything."""
+    """Measures, and prints what memory of its own gains."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -138,8 +136,8 @@ def main() -> int:
     rows = [[way, medians[way][0] / reads * 1e6, medians[way][1]] for way in ways]
     show("A small file, us, and all reads, s; medians", ["small files in", "us", "s"], rows)
     gain = medians["page cache"][1] / medians["tmpfs"][1]
-    holds = conclude("all reads with the page cache, of the time with tmpfs", gain, LIMIT)
-    return 0 if holds or words.tiny else 1
+    print(f"all reads with the page cache, of the time with tmpfs: {gain:.3f}")
+    return 0
 
 
 if __name__ == "__main__":

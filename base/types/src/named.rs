@@ -214,8 +214,9 @@ impl fmt::Display for InvalidNameEntry {
         match self {
             InvalidNameEntry::Name(name) => write!(
                 f,
-                "`{name}` cannot be the name of a file: a name has 1 to {MAX_FILE_NAME_BYTES} \
-                 bytes of UTF-8 without spaces, control characters, `*`, `?`, `[` and `://`"
+                "`{name}` cannot be the name of a file: a name comes before its places, has 1 to \
+                 {MAX_FILE_NAME_BYTES} bytes of UTF-8 without spaces, control characters, `*`, \
+                 `?`, `[` and `://`, and does not begin with `/`"
             ),
             InvalidNameEntry::Place(place) => write!(
                 f,
@@ -240,6 +241,7 @@ pub fn check_name(name: &Name) -> Result<(), InvalidNameEntry> {
     let is_wrong = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '*' | '?' | '[');
     let text = name.as_str().filter(|text| {
         !text.is_empty()
+            && !text.starts_with('/')
             && text.len() <= MAX_FILE_NAME_BYTES
             && !text.contains(is_wrong)
             && !text.contains("://")

@@ -168,7 +168,7 @@ struct NameTable {
 struct PassedOverPlaces {
     /// By name and place, with the number of the failure.
     of_files: BTreeMap<Name, BTreeMap<Name, (u64, PassedOverView)>>,
-    /// Number of failures so far.
+    /// How many failures were ever added.
     failures: u64,
 }
 

@@ -37,7 +37,7 @@ pub struct Incoming {
     expected: Option<ExpectedContent>,
 }
 
-/// The checksum that the content must have, and that of the bytes written so far.
+/// The checksum that the content must have, and the checksum of the bytes written so far.
 struct ExpectedContent {
     sha256: Sha256,
     so_far: digest::Context,

@@ -95,6 +95,14 @@ impl Dispatcher {
 /// What a light executor answers to a command.
 pub type Answers = Arc<dyn Fn(ToExecutor) -> Vec<FromExecutor> + Send + Sync>;
 
+/// Numbers of connections of executors that come back.
+#[derive(Default)]
+pub struct Connections {
+    /// Those that were made: the dispatcher has welcomed the executor.
+    pub made: AtomicU64,
+    pub lost: AtomicU64,
+}
+
 /// Light executors, on a thread of their own. They end with their dispatcher.
 pub struct LightExecutors;
 
@@ -113,12 +121,11 @@ impl LightExecutors {
         Self::join_all(access, count, Duration::ZERO, None, None, answers);
     }
 
-    /// Does the same, and each that loses its connection dials again until it is welcome. Returns
-    /// how often executors were welcome, which goes on counting.
-    pub fn join_for_good(access: &Path, count: usize, answers: Answers) -> Arc<AtomicU64> {
-        let welcomed = Arc::new(AtomicU64::new(0));
-        Self::join_all(access, count, Duration::ZERO, None, Some(welcomed.clone()), answers);
-        welcomed
+    /// Does the same, and each that loses its connection dials again until it is welcome.
+    pub fn join_for_good(access: &Path, count: usize, answers: Answers) -> Arc<Connections> {
+        let connections = Arc::new(Connections::default());
+        Self::join_all(access, count, Duration::ZERO, None, Some(connections.clone()), answers);
+        connections
     }
 
     /// Does the same, and spreads the times at which they dial evenly over `within`. With a pool,
@@ -139,7 +146,7 @@ impl LightExecutors {
         count: usize,
         within: Duration,
         pool: Option<&'static str>,
-        comes_back: Option<Arc<AtomicU64>>,
+        connections: Option<Arc<Connections>>,
         answers: Answers,
     ) {
         let access = Arc::new(Access::load(access).expect("written whole"));
@@ -154,26 +161,30 @@ impl LightExecutors {
                 let mut all = JoinSet::new();
                 for number in 0..count {
                     let (access, dials, told) = (access.clone(), dials.clone(), told.clone());
-                    let (answers, comes_back) = (answers.clone(), comes_back.clone());
+                    let (answers, connections) = (answers.clone(), connections.clone());
                     let dials_after = within * number as u32 / count as u32;
                     all.spawn(async move {
                         sleep(dials_after).await;
                         let join = async || {
                             let _permit = dials.acquire().await.expect("never closed");
                             let joined = register(&access, registration(number, pool)).await;
-                            if let (Ok(_), Some(welcomed)) = (&joined, &comes_back) {
-                                welcomed.fetch_add(1, Ordering::Relaxed);
+                            if let (Ok(_), Some(connections)) = (&joined, &connections) {
+                                connections.made.fetch_add(1, Ordering::Relaxed);
                             }
                             joined
                         };
-                        let joined = join().await.expect("the dispatcher listens");
+                        let mut joined = join().await.expect("the dispatcher listens");
                         told.send(()).expect("the benchmark waits");
-                        run_executor(joined, answers.clone()).await;
-                        while comes_back.is_some() {
-                            match join().await {
-                                Ok(joined) => run_executor(joined, answers.clone()).await,
-                                Err(_) => sleep(DIALS_AGAIN_AFTER).await,
-                            }
+                        loop {
+                            run_executor(joined, answers.clone()).await;
+                            let Some(connections) = &connections else { return };
+                            connections.lost.fetch_add(1, Ordering::Relaxed);
+                            joined = loop {
+                                match join().await {
+                                    Ok(joined) => break joined,
+                                    Err(_) => sleep(DIALS_AGAIN_AFTER).await,
+                                }
+                            };
                         }
                     });
                 }

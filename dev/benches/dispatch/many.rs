@@ -51,7 +51,7 @@ pub fn run(executors: usize, tasks: u32, beating: Duration) -> ManyExecutors {
     };
     let began = Instant::now();
     let access = &dispatcher.access;
-    let welcomed = LightExecutors::join_for_good(access, executors, Arc::new(answers));
+    let connections = LightExecutors::join_for_good(access, executors, Arc::new(answers));
     let joined_s = began.elapsed().as_secs_f64();
     let idle_bytes = resident_bytes(dispatcher.process(), "VmRSS");
     let (began, before_s) = (Instant::now(), dispatcher.cpu_s());
@@ -67,13 +67,14 @@ pub fn run(executors: usize, tasks: u32, beating: Duration) -> ManyExecutors {
     let queued_bytes = resident_bytes(dispatcher.process(), "VmHWM");
     dispatcher.kill();
     submitting.join().expect("the job was accepted before its first task was assigned");
-    let before = when_still(&assigned);
-    let were_welcome = welcomed.load(Ordering::Relaxed);
+    // What the dispatcher had sent is counted then.
+    wait_for(&connections.lost, executors as u64);
+    let before = assigned.load(Ordering::Relaxed);
     let began = Instant::now();
     let _dispatcher = start(home.path(), &address);
     wait_for(&assigned, before + 1);
     let dispatches_s = began.elapsed().as_secs_f64();
-    wait_for(&welcomed, were_welcome + executors as u64);
+    wait_for(&connections.made, 2 * executors as u64);
     let back_s = began.elapsed().as_secs_f64();
     ManyExecutors { joined_s, idle_bytes, queued_bytes, beating, per_s, dispatches_s, back_s }
 }
@@ -93,17 +94,6 @@ fn submit_tasks(access: &Path, tasks: u32) {
         let item = |_| TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() };
         submit(&mut session, "many", template, 0, tasks, item).await;
     });
-}
-
-/// A count once it no longer grows: what was on its way has arrived.
-fn when_still(count: &AtomicU64) -> u64 {
-    loop {
-        let before = count.load(Ordering::Relaxed);
-        std::thread::sleep(Duration::from_millis(500));
-        if count.load(Ordering::Relaxed) == before {
-            return before;
-        }
-    }
 }
 
 /// Waits until a count reaches `target`.

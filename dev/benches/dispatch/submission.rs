@@ -4,7 +4,7 @@ use eyas_session::Session;
 use eyas_types::{Distribution, FileMode, JobId, ObjectSpec, TaskItem, TaskTemplate, Version};
 use eyas_wire::client::{FromClient, SUBMISSION_PART, ToClient};
 
-/// Submits a job of one template in parts. It reads so many objects of a survey.
+/// Submits a job of one template in parts. Its tasks read the first `objects` objects of a survey.
 pub async fn submit(
     session: &mut Session,
     name: &str,

@@ -32,6 +32,20 @@ fn the_access_file_is_the_owners_alone_and_is_all_that_is_needed() {
 }
 
 #[test]
+fn a_cluster_starts_with_the_access_file_of_its_folder_and_no_other() {
+    let home = Home::new();
+    for what in ["dispatcher", "local"] {
+        let start = home.eyas(&["start", what, "--access", "mine.toml"]);
+        start.exits(1).says(&["not as mine.toml", "--access ./access.toml"]);
+    }
+    let start = ["start", "dispatcher", "--detach", "--listen", "127.0.0.1:0"];
+    let here = ["--access", "access.toml"];
+    home.eyas(&[&start[..], &here].concat()).exits(0);
+    home.eyas(&[&["job", "list"][..], &here].concat()).exits(0);
+    home.eyas(&[&["stop"][..], &here].concat()).exits(0);
+}
+
+#[test]
 fn a_missing_or_exposed_or_broken_access_file_is_refused_and_why_is_said() {
     let cluster = Cluster::start(&[]);
     cluster.eyas(&["job", "list"]).exits(1).says(&[

@@ -90,4 +90,6 @@ mod testbed;
 mod waiting;
 mod web;
 mod web_access;
+#[path = "../../../data/store/tests/web/mod.rs"]
+mod web_server;
 mod web_views;

@@ -1,94 +1,22 @@
 //! Files with names, `lfn://NAME`: registered, looked up by jobs, and read from mirrors of which
 //! some are dead, lie about their content, or go away while tasks wait.
 
-use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::net::TcpListener;
 
 use serde_json::Value;
 
 use crate::support::{Cluster, CommandOutput, Home, wait_until};
+use crate::web_server::{Page, Web};
 
-/// A web server on this machine.
-struct Mirror {
-    address: SocketAddr,
-    pages: Arc<Mutex<HashMap<String, Page>>>,
+fn page(content: &str) -> Page {
+    Page { content: content.into(), etag: Some("\"1\"".to_owned()), ..Page::default() }
 }
 
-#[derive(Clone)]
-enum Page {
-    Whole(Vec<u8>),
-    /// Says that it sends all bytes, and closes the connection after half of them.
-    Truncated(Vec<u8>),
-    /// Sends the head alone, until the client gives up.
-    Stuck(Vec<u8>),
-}
-
-impl Mirror {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let pages = Arc::<Mutex<HashMap<String, Page>>>::default();
-        let served = pages.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let served = served.clone();
-                std::thread::spawn(move || while serve(&stream, &served).is_some() {});
-            }
-        });
-        Mirror { address, pages }
-    }
-
-    fn put(&self, name: &str, page: Page) -> String {
-        self.pages.lock().unwrap().insert(format!("/{name}"), page);
-        self.url(name)
-    }
-
-    fn url(&self, name: &str) -> String {
-        format!("http://{}/{name}", self.address)
-    }
-}
-
-/// Answers one request. `None` if the connection is over.
-fn serve(mut stream: &TcpStream, pages: &Mutex<HashMap<String, Page>>) -> Option<()> {
-    let mut reader = BufReader::new(stream);
-    let mut lines = Vec::new();
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).ok()? == 0 {
-            return None;
-        }
-        match line.trim_end() {
-            "" => break,
-            line => lines.push(line.to_owned()),
-        }
-    }
-    let mut words = lines.first()?.split(' ');
-    let (method, target) = (words.next()?, words.next()?);
-    let page = pages.lock().unwrap().get(target).cloned();
-    let Some(page) = page else {
-        stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").ok()?;
-        return Some(());
-    };
-    let (Page::Whole(content) | Page::Truncated(content) | Page::Stuck(content)) = &page;
-    let head =
-        format!("HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: {}\r\n\r\n", content.len());
-    stream.write_all(head.as_bytes()).ok()?;
-    match (method, page) {
-        ("HEAD", _) => Some(()),
-        (_, Page::Whole(content)) => stream.write_all(&content).ok(),
-        (_, Page::Truncated(content)) => {
-            stream.write_all(&content[..content.len() / 2]).ok()?;
-            stream.shutdown(std::net::Shutdown::Both).ok()?;
-            None
-        }
-        (_, Page::Stuck(_)) => {
-            let mut line = String::new();
-            while reader.read_line(&mut line).ok()? > 0 {}
-            None
-        }
-    }
+/// Puts a page, and returns its URL.
+fn put(server: &Web, name: &str, page: Page) -> String {
+    let target = format!("/{name}");
+    server.put(&target, page);
+    server.url(&target)
 }
 
 /// A place at which no server listens.
@@ -140,6 +68,7 @@ fn names_are_registered_listed_and_removed_and_survive_the_dispatcher() {
         (&["survey/a.txt", "c.txt", "--sha256", &"0".repeat(64)], "is registered with SHA-256"),
         (&["survey/a.txt", "c.txt", "--sha256", "12"], "write its 64 hexadecimal digits"),
         (&["a b", "c.txt"], "cannot be the name of a file"),
+        (&["/data/a.txt", "c.txt"], "a name comes before its places"),
         (&["c", "ftp://x/c"], "cannot be a place"),
         (&["c", "eyas:///c"], "cannot be a place"),
     ] {
@@ -212,16 +141,20 @@ fn dead_mirrors_and_lies_are_passed_over_and_said() {
     let content = "line\n".repeat(40_000);
     let right = cluster.write("right.txt", &content);
     let sum = sha256(&cluster, "right.txt");
-    let (bad, good) = (Mirror::start(), Mirror::start());
-    let whole = good.put("right.txt", Page::Whole(content.clone().into()));
+    let (bad, good) = (Web::start(), Web::start());
+    let whole = put(&good, "right.txt", page(&content));
     let lie = content.replacen("line", "lies", 1);
     let cases = [
         ("refused", refused(), "refused"),
-        ("gone", bad.url("gone"), "check the URL"),
-        ("truncated", bad.put("truncated", Page::Truncated(content.clone().into())), "truncated"),
-        ("stuck", bad.put("stuck", Page::Stuck(content.clone().into())), "stuck"),
-        ("short", bad.put("short", Page::Whole(content.as_bytes()[1..].into())), "bytes, and not"),
-        ("lie", bad.put("lie", Page::Whole(lie.into())), "the content has SHA-256"),
+        ("gone", bad.url("/gone"), "check the URL"),
+        (
+            "truncated",
+            put(&bad, "truncated", Page { cut_first: usize::MAX, ..page(&content) }),
+            "truncated",
+        ),
+        ("stuck", put(&bad, "stuck", Page { is_stuck: true, ..page(&content) }), "stuck"),
+        ("short", put(&bad, "short", page(&content[1..])), "bytes, and not"),
+        ("lie", put(&bad, "lie", page(&lie)), "the content has SHA-256"),
     ];
     let size = content.len().to_string();
     for (name, place, _) in &cases {
@@ -239,7 +172,7 @@ fn dead_mirrors_and_lies_are_passed_over_and_said() {
         }
         let alone = format!("{name}-alone");
         let known = ["--size", &size, "--sha256", &sum];
-        let gone = bad.url("no-such-page");
+        let gone = bad.url("/no-such-page");
         let words = ["catalog", "register", &alone, place, &gone];
         cluster.run(&[&words[..], &known].concat()).exits(0);
         print(&cluster, &alone).exits(1).says(&[
@@ -268,8 +201,8 @@ fn dead_mirrors_and_lies_are_passed_over_and_said() {
 #[test]
 fn tasks_that_wait_read_the_places_of_the_moment() {
     let mut cluster = Cluster::start(&[&[]]);
-    let mirror = Mirror::start();
-    let place = mirror.put("a", Page::Whole(b"a\n".to_vec()));
+    let mirror = Web::start();
+    let place = put(&mirror, "a", page("a\n"));
     for name in ["gone", "kept", "moved"] {
         let words = ["catalog", "register", name, &place, "--size", "2"];
         cluster.run(&words).exits(0);
@@ -352,8 +285,8 @@ fn a_file_on_the_disk_of_a_node_is_read_there_and_given_to_others() {
 #[test]
 fn broadcast_and_pushed_names_are_read_from_their_places() {
     let cluster = Cluster::start(&[&[], &[]]);
-    let mirror = Mirror::start();
-    let place = mirror.put("a", Page::Whole(b"a\n".to_vec()));
+    let mirror = Web::start();
+    let place = put(&mirror, "a", page("a\n"));
     cluster.run(&["catalog", "register", "a", &refused(), &place, "--size", "2"]).exits(0);
     cluster.run(&["push", "lfn://a"]).exits(0);
     let shown = cluster.ask(&["catalog", "show", "lfn://a"], "objects");

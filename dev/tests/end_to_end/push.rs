@@ -7,9 +7,7 @@ use serde_json::Value;
 
 use crate::chains::receivers;
 use crate::support::{Cluster, finish, wait_until};
-
-#[path = "../../../data/store/tests/web/mod.rs"]
-mod web;
+use crate::web_server::{Page, Web};
 
 const MB: usize = 1_000_000;
 
@@ -67,12 +65,12 @@ fn pushed_objects_are_local_to_their_readers() {
 #[test]
 fn persistent_storage_is_read_once() {
     let cluster = Cluster::start(&[&["--emulate", "storage=32MB/s"][..]; 5]);
-    let web = web::Web::start();
+    let web = Web::start();
     for distribution in ["chain", "spanning-tree"] {
         let files = ["a", "b", "c"].map(|file| format!("/{distribution}/{file}"));
         for file in &files {
             let (content, etag) = (vec![b'x'; MB], Some("\"v1\"".to_owned()));
-            web.put(file, web::Page { content, etag, ..web::Page::default() });
+            web.put(file, Page { content, etag, ..Page::default() });
         }
         let urls: Vec<_> = files.iter().map(|file| web.url(file)).collect();
         let urls: Vec<_> = urls.iter().map(String::as_str).collect();

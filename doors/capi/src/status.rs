@@ -171,7 +171,7 @@ impl From<ClientError> for CallError {
 impl From<ClusterError> for CallError {
     fn from(error: ClusterError) -> Self {
         let status = match error {
-            ClusterError::Name(_) => EyasStatus::Invalid,
+            ClusterError::Name(_) | ClusterError::AccessName { .. } => EyasStatus::Invalid,
             ClusterError::Access(_) => EyasStatus::NotFound,
             ClusterError::NoHome | ClusterError::List { .. } | ClusterError::Stores { .. } => {
                 EyasStatus::Local

@@ -22,6 +22,9 @@ pub fn home() -> Result<PathBuf, ClusterError> {
         .ok_or(ClusterError::NoHome)
 }
 
+/// Name of the access file in the folder of a cluster.
+const ACCESS_FILE: &str = "access.toml";
+
 /// Where stores of local clusters are: `$EYAS_HOME/cache`, else `$XDG_CACHE_HOME/eyas`, else
 /// `~/.cache/eyas`.
 fn cache_home() -> Result<PathBuf, ClusterError> {
@@ -73,6 +76,17 @@ pub enum ClusterError {
         /// The error of the system.
         source: std::io::Error,
     },
+    /// A cluster is to be started with an access file of another name.
+    #[error(
+        "a cluster that starts writes its access file as {own}, and not as {access}: write \
+         --access {own}, and copy the file afterwards if you like"
+    )]
+    AccessName {
+        /// The access file that was named.
+        access: PathBuf,
+        /// Where it would be.
+        own: PathBuf,
+    },
     /// The access file is missing or cannot be used.
     #[error(transparent)]
     Access(#[from] AccessError),
@@ -100,7 +114,7 @@ impl Cluster {
             return Err(ClusterError::Name(name.to_owned()));
         }
         let folder = home()?.join("clusters").join(name);
-        Ok(Cluster { access: folder.join("access.toml"), folder })
+        Ok(Cluster { access: folder.join(ACCESS_FILE), folder })
     }
 
     /// The cluster of a command without `--cluster` or `--access`: `$EYAS_ACCESS`, else
@@ -118,9 +132,20 @@ impl Cluster {
 
     /// The cluster with this access file.
     pub fn with_access(access: &Path) -> Self {
-        Cluster {
-            folder: access.parent().unwrap_or(Path::new(".")).to_owned(),
-            access: access.to_owned(),
+        let folder = access.parent().filter(|folder| !folder.as_os_str().is_empty());
+        Cluster { folder: folder.unwrap_or(Path::new(".")).to_owned(), access: access.to_owned() }
+    }
+
+    /// The cluster itself, if it can be started: its processes write the access file into its
+    /// folder, under a name that is always the same.
+    ///
+    /// # Errors
+    /// If the access file has another name.
+    pub fn startable(self) -> Result<Self, ClusterError> {
+        let own = self.folder.join(ACCESS_FILE);
+        match self.access.file_name() == own.file_name() {
+            true => Ok(self),
+            false => Err(ClusterError::AccessName { access: self.access, own }),
         }
     }
 
@@ -244,6 +269,16 @@ fn stores_in(folder: &Path) -> Vec<std::ffi::OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_access_file_is_in_the_folder_of_its_cluster() {
+        for (access, folder) in [("access.toml", "."), ("a/access.toml", "a"), ("/x.toml", "/")] {
+            assert_eq!(Cluster::with_access(Path::new(access)).folder(), Path::new(folder));
+        }
+        assert!(Cluster::with_access(Path::new("access.toml")).startable().is_ok());
+        let other = Cluster::with_access(Path::new("a/mine.toml")).startable().unwrap_err();
+        assert!(other.to_string().contains("write --access a/access.toml"), "{other}");
+    }
 
     #[test]
     fn names_never_become_other_paths() {

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use eyas_client::view::{JobState, JobView};
 
-/// What was read of a running job is used for this time at least, and for this many times the time
-/// that reading took: reading then takes up to a fifth of the time.
+/// What was read of a running job is not read again for at least `FRESH_FOR`, nor for `FRESH_TIMES`
+/// times as long as reading it took. So at most a fifth of the time is spent reading.
 const FRESH_FOR: Duration = Duration::from_secs(1);
 const FRESH_TIMES: u32 = 4;
 

@@ -51,7 +51,7 @@ pub(crate) struct JobTimeline {
     freshness: Freshness,
     /// Pictures that were drawn, as answers.
     drawn: std::sync::Mutex<VecDeque<(PictureWindow, Arc<str>)>>,
-    /// Who has this may draw.
+    /// Held while a picture is drawn, so that one is drawn at a time.
     drawing: Arc<Mutex<()>>,
 }
 
@@ -223,7 +223,8 @@ fn is_of(task: &RecordedTask, row: &TaskRow) -> bool {
     traced == [row.queued_us, row.waited_us, row.ran_us, row.suspended_us, row.cpu_us]
 }
 
-/// Executors of the rows, and those that a running job could use, with their processors as slots.
+/// The executors that the rows name, and, if the job runs, the other connected ones. Each has as
+/// many slots as processors.
 fn executors_of(
     index: &JobIndex,
     job: &JobView,

@@ -1,4 +1,4 @@
-//! What was read of some jobs, kept for requests that come soon.
+//! A cache of what was read of the jobs that requests named last.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

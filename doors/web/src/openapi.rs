@@ -19,7 +19,7 @@ pub(crate) struct ApiRoute {
     pub summary: &'static str,
     pub query: &'static [ApiParameter],
     pub answer: RouteAnswer,
-    /// What a token must permit.
+    /// The scope that a token must have.
     pub scope: WebScope,
 }
 

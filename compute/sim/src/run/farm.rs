@@ -20,8 +20,8 @@ use crate::cluster::{Policies, SimCluster};
 use crate::outcome::RunOutcome;
 use crate::workload::Workload;
 
-/// Executors without a dispatcher. Tasks and objects have the numbers of the workload, executors
-/// those of their nodes.
+/// Executors without a dispatcher. Tasks and objects have their numbers in the workload; an
+/// executor has the number of its node.
 pub struct ExecutorFarm<'a> {
     world: World<'a>,
     nodes: SimNodes,

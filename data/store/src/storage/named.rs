@@ -240,7 +240,7 @@ impl Storage {
         self.0.places.with(|rates, now_us| rates.sampled(origin, bytes, took_us, now_us));
     }
 
-    /// What is at a place. The time counts as a round trip.
+    /// Asks a place for the size and version of the file. The answer is measured as a round trip.
     async fn stat_place(&self, place: &Name) -> Result<ObjectSpec, StorageError> {
         let began = Instant::now();
         let there = self.stat_at(place).await;

@@ -161,7 +161,7 @@ async fn local(
     owned: OwnedArgs,
     global: &GlobalArgs,
 ) -> Result<(), CliError> {
-    let cluster = global.cluster()?;
+    let cluster = global.cluster()?.startable()?;
     detach::refuse_if_running(&cluster, global).await?;
     let executors = format_count(shape.nodes.into(), "executor");
     let stores = cluster.stores_at_start(shape.node.dfs)?;
@@ -241,7 +241,7 @@ fn refuse_to_lose(cluster: &Cluster, stores: &Path, nodes: u32) -> Result<(), Cl
 
 async fn dispatcher(args: DispatcherArgs, global: &GlobalArgs) -> Result<(), CliError> {
     eyas_executor::raise_descriptor_limit();
-    let cluster = global.cluster()?;
+    let cluster = global.cluster()?.startable()?;
     let OwnedArgs { owned, ephemeral } = args.owned;
     if !owned {
         detach::refuse_if_running(&cluster, global).await?;
