@@ -17,7 +17,7 @@
 //! dispatcher, executors and the client share: some 50,000 tasks a second.
 //!
 //! `cargo bench -p eyas-dev --bench farm -- --only ap-sicortex` takes as long as the experiment, 13
-//! minutes; all of them take five hours. `-- --tiny` only shows that it runs.
+//! minutes; all of them take ten hours. `-- --tiny` only shows that it runs.
 
 use std::sync::Arc;
 
