@@ -7,7 +7,7 @@
 //! give what a plain read could have given at that time; no call may wait without an end; and when
 //! the programs have ended, no process keeps anything.
 //!
-//! `cargo test` tries 24 seeds, or as many as `EYAS_SEEDS=10000` says. `make soak MINUTES=10` tries
+//! `cargo test` tries 60 seeds, or as many as `EYAS_SEEDS=10000` says. `make soak MINUTES=10` tries
 //! new ones for that time. `EYAS_SEED=17 make soak` repeats a seed that failed.
 
 mod cases;

@@ -11,15 +11,17 @@ use super::storage::TICK_US;
 use super::world::{BEGIN_US, Case, Fault, IoOutcome};
 
 /// Seeds that `cargo test` tries.
-const SEEDS: u64 = 24;
+const SEEDS: u64 = 60;
 const SECOND: u64 = 1_000_000;
 
 thread_local! {
     static BOARDS: RefCell<Boards> = RefCell::default();
 }
 
+/// Runs a case, some of them twice.
 fn run(case: &Case) -> IoOutcome {
-    run_twice(case, |case| BOARDS.with_borrow_mut(|boards| case.run(boards)))
+    let run = |case: &Case| BOARDS.with_borrow_mut(|boards| case.run(boards));
+    if case.seed.is_multiple_of(8) { run_twice(case, run) } else { run(case) }
 }
 
 /// What a program does with one file.

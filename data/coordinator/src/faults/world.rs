@@ -44,7 +44,7 @@ pub const BEGIN_US: u64 = 3 * SECOND;
 /// Longest call: it does not wait for a process that has failed, and faults last two seconds.
 const MAX_CALL_US: u64 = 4 * SECOND;
 /// Time after the last program within which all state is given back.
-const REST_US: u64 = 30 * SECOND;
+const REST_US: u64 = 13 * SECOND;
 /// End of a run.
 const LIMIT_US: u64 = 600 * SECOND;
 
