@@ -100,6 +100,12 @@ pub enum FileProblem {
     /// A picture that cannot be encoded.
     #[error("cannot encode the picture: {0}")]
     Picture(#[from] png::EncodingError),
+    /// A JPEG that cannot be encoded.
+    #[error("cannot encode the picture: {0}")]
+    Jpeg(#[from] jpeg_encoder::EncodingError),
+    /// A picture that is too large for a JPEG.
+    #[error("a JPEG has at most 65535 pixels an edge, and this picture {0}: write a PNG")]
+    JpegEdge(usize),
 }
 
 impl FileProblem {

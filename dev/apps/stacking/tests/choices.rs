@@ -23,7 +23,7 @@ fn value<'a>(line: &'a str, key: &str) -> &'a str {
 /// Edge of the images, pixels.
 const EDGE: usize = 40;
 
-/// An image of doubles around (10, 20) degrees. Its noise is a pattern between `-noise` and `noise`.
+/// An image of doubles around (10, 20) degrees, whose noise is a pattern from `-noise` to `noise`.
 fn image(begins: &str, level: f64, noise: f64, more: &[&str]) -> Vec<u8> {
     let mut cards: Vec<String> = [
         begins,
@@ -256,7 +256,8 @@ fn what_is_not_stacked_is_reported() {
                   edge,10.002,20,,holes.fits,0,border,\n\
                   hole,10,20.001,,holes.fits,0,undefined,\n\
                   ,,,,bad.fits,,unreadable,truncated: it ends before the last row of its image\n\
-                  ,,,,missing.fits,,unreadable,cannot open: No such file or directory (os error 2)\n\
+                  ,,,,missing.fits,,unreadable,cannot open: No such file or directory \
+                  (os error 2)\n\
                   far,11,20,,,,outside,\"frames read: 2, unreadable: 2\"\n";
     assert_eq!(rows, wanted);
     // The sum goes on, and says how many frames were passed over.

@@ -91,6 +91,9 @@ struct StackArgs {
     /// Write a picture of the mean here
     #[arg(long, value_name = "PNG", requires = "sum")]
     png: Option<PathBuf>,
+    /// Write the same picture here
+    #[arg(long, value_name = "JPEG", requires = "sum")]
+    jpeg: Option<PathBuf>,
     /// Edge of the region around an object, pixels
     #[arg(
         long,

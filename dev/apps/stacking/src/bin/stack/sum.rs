@@ -2,7 +2,7 @@
 
 use eyas_stacking::error::{FileProblem, StackingError};
 use eyas_stacking::measure::Measurement;
-use eyas_stacking::picture;
+use eyas_stacking::picture::{self, PictureFormat};
 use eyas_stacking::stack::Stack;
 
 use crate::{StackArgs, paths};
@@ -22,8 +22,10 @@ pub(crate) fn sum(args: &StackArgs) -> Result<(), StackingError> {
     if let Some(out) = &args.out {
         total.write_mean(out, &mean)?;
     }
-    if let Some(png) = &args.png {
-        picture::write(png, &mean)?;
+    for (file, format) in [(&args.png, PictureFormat::Png), (&args.jpeg, PictureFormat::Jpeg)] {
+        if let Some(file) = file {
+            picture::write(file, &mean, format)?;
+        }
     }
     print!(
         "partials={}\tstacked={}\tskipped={}\tunreadable={}\tweight={:.6e}\teffective={:.2}",
