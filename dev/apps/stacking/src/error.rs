@@ -47,6 +47,9 @@ pub enum FileProblem {
     /// The header is not a valid FITS header.
     #[error("bad FITS header: {0}")]
     Header(String),
+    /// An image that is compressed in a table cannot be read.
+    #[error("its compressed image cannot be read: {0}")]
+    Tiles(String),
     /// There is no image to read.
     #[error("no image: neither its first part nor an IMAGE extension has one")]
     NoImage,
