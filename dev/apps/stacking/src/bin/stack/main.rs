@@ -111,13 +111,14 @@ struct StackArgs {
     /// Flux of one count in frames without the keyword CAL
     #[arg(long, value_name = "FLUX", conflicts_with = "sum", value_parser = flux)]
     cal: Option<f64>,
-    /// Weights of the regions: those of the list, or also the inverse of the variance of each
-    /// region's background
+    /// Weights of the regions: `objects`, those of the list (the default), or `variance`, which
+    /// also divides by the variance of each region's background
     #[arg(
         long,
         value_enum,
         default_value_t = Weights::Objects,
-        hide_possible_values = false,
+        hide_possible_values = true,
+        hide_default_value = true,
         conflicts_with = "sum"
     )]
     weights: Weights,
@@ -140,12 +141,12 @@ struct StackArgs {
 /// Which images of the files are meant, and their bands.
 #[derive(clap::Args)]
 struct ImageArgs {
-    /// Images of a file: `first`, `all`, the number of an HDU (0 is the primary one), or a name
-    /// (EXTNAME)
-    #[arg(long, value_name = "HDU", default_value = "first")]
+    /// Images of a file: `first` (the default), `all`, the number of an HDU (0 is the primary one),
+    /// or a name (EXTNAME)
+    #[arg(long, value_name = "HDU", default_value = "first", hide_default_value = true)]
     hdu: HduChoice,
-    /// Keyword with the band of an image
-    #[arg(long, value_name = "KEYWORD", default_value = "FILTER")]
+    /// Keyword with the band of an image; FILTER by default
+    #[arg(long, value_name = "KEYWORD", default_value = "FILTER", hide_default_value = true)]
     band_keyword: String,
     /// Band of images without that keyword
     #[arg(long, value_name = "BAND")]
