@@ -38,6 +38,10 @@ const MAX_INDEXED: usize = 1 << 24;
 /// Bytes of a line of an index.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
+/// Bytes of an index for each byte of its file, which has some 7: a file that unpacks to much more
+/// is damaged, or made to fill the memory.
+const MAX_UNPACKED_RATIO: u64 = 100;
+
 /// Frames that are opened at a time: shared storage answers several requests sooner than one after
 /// the other.
 const OPENED_TOGETHER: usize = 8;
@@ -198,6 +202,8 @@ struct IndexLines<R> {
     reader: R,
     line: Vec<u8>,
     number: u64,
+    /// Bytes that may still be read.
+    left: u64,
 }
 
 impl<R: BufRead> IndexLines<R> {
@@ -217,6 +223,9 @@ impl<R: BufRead> IndexLines<R> {
         if bytes == 0 {
             return Ok(None);
         }
+        self.left = self.left.checked_sub(bytes as u64).ok_or_else(|| {
+            damaged(format!("it unpacks to over {MAX_UNPACKED_RATIO} times its size"))
+        })?;
         serde_json::from_slice(&self.line)
             .map(Some)
             .map_err(|error| damaged(format!("line {}: {error}", self.number)))
@@ -236,8 +245,10 @@ enum IndexLine {
 }
 
 fn read_images(file: File) -> Result<Vec<IndexedImage>, FileProblem> {
+    let packed = file.metadata().map_err(FileProblem::io("read"))?.len();
     let reader = BufReader::with_capacity(1 << 20, GzDecoder::new(BufReader::new(file)));
-    let mut lines = IndexLines { reader, line: Vec::new(), number: 0 };
+    let left = packed.saturating_mul(MAX_UNPACKED_RATIO);
+    let mut lines = IndexLines { reader, line: Vec::new(), number: 0, left };
     match lines.next::<FirstLine>() {
         Ok(Some(FirstLine { eyas_stacking_index: INDEX_VERSION })) => {}
         Ok(Some(FirstLine { eyas_stacking_index })) => {

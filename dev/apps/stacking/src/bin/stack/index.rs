@@ -8,8 +8,10 @@ use eyas_stacking::report::{NotStacked, ReportRow};
 
 use crate::{ImageArgs, paths};
 
-/// Make an index of the frames of a survey: where each image is on the sky, and its band. `stack
-/// find` then finds the frames of a position without a look at the files.
+/// Make an index of the frames of a survey.
+///
+/// It says where each image is on the sky, and its band: `stack find` then finds the frames of a
+/// position without a look at the files.
 #[derive(clap::Args)]
 pub(crate) struct IndexArgs {
     /// Frames: FITS files, gzip or not, with a WCS; directories of them, or @FILE with a path on

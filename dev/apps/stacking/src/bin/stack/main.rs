@@ -16,7 +16,7 @@ use eyas_stacking::error::StackingError;
 use eyas_stacking::frame_work::{FrameDefaults, FramePlan, FrameReport};
 use eyas_stacking::hdu::HduChoice;
 use eyas_stacking::lists;
-use eyas_stacking::objects::{ListedObject, SkyObject};
+use eyas_stacking::objects::ListedObject;
 use eyas_stacking::profile::{BlockProfile, CodeBlock};
 use eyas_stacking::report::{NotStacked, Reason, ReportRow};
 use eyas_stacking::roi::Sky;
@@ -50,9 +50,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum StackCommand {
-    /// Make an index of the frames of a survey
     Index(index::IndexArgs),
-    /// Find the frames that show the objects of a list
     Find(find::FindArgs),
 }
 
@@ -63,7 +61,7 @@ struct StackArgs {
     /// or VOTable, with the columns ra and dec (degrees), and maybe band, weight and name
     #[arg(long, value_name = "LIST", group = "mode", requires = "frames")]
     list: Option<PathBuf>,
-    /// Stack this one object (degrees)
+    /// Stack this one object (degrees); RA,DEC,BAND,WEIGHT,NAME says more of it
     #[arg(
         long,
         value_name = "RA,DEC",
@@ -71,7 +69,7 @@ struct StackArgs {
         requires = "frames",
         allow_hyphen_values = true
     )]
-    object: Option<SkyObject>,
+    object: Option<ListedObject>,
     /// Sum partial stacks: files, directories of *.fits, or @FILE with a path on each line
     #[arg(
         long,
@@ -190,9 +188,9 @@ fn main() -> ExitCode {
 /// written when all frames are done.
 fn stack(args: &StackArgs) -> Result<(), StackingError> {
     let mut rows = Vec::new();
-    let objects = match (&args.list, args.object) {
+    let objects = match (&args.list, &args.object) {
         (Some(list), _) => read_list(list, args.keep_going, &mut rows)?,
-        (None, object) => object.into_iter().map(ListedObject::from).collect(),
+        (None, object) => object.iter().cloned().collect(),
     };
     let plan = FramePlan {
         hdu: args.images.hdu.clone(),
