@@ -9,6 +9,7 @@
 //! The file is JSON lines in gzip: a line with the version, one for each image, and one with their
 //! number. It is read only if all of that agrees.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -177,6 +178,14 @@ impl IndexedImage {
     }
 }
 
+/// The images of an index and newer ones. The images of a frame that has newer ones are left out.
+pub fn merge(mut images: Vec<IndexedImage>, newer: Vec<IndexedImage>) -> Vec<IndexedImage> {
+    let replaced: HashSet<&str> = newer.iter().map(|image| image.frame.as_str()).collect();
+    images.retain(|image| !replaced.contains(image.frame.as_str()));
+    images.extend(newer);
+    images
+}
+
 /// Writes the index of `images` to `path`.
 pub fn write(path: &Path, images: &[IndexedImage]) -> Result<(), StackingError> {
     let pack = || -> std::io::Result<Vec<u8>> {
@@ -304,6 +313,11 @@ impl FrameIndex {
         let error = |problem| StackingError::new(path, problem);
         let file = File::open(path).map_err(|io| error(FileProblem::io("open")(io)))?;
         read_images(file).map(Self::new).map_err(error)
+    }
+
+    /// Its images, without the index.
+    pub fn into_images(self) -> Vec<IndexedImage> {
+        self.images
     }
 
     /// Its images.

@@ -24,8 +24,8 @@ use crate::source::ByteSource;
 use columns::{ColumnPlace, TableColumns};
 use dither::Quantized;
 
-/// Pixels of a tile, and of all rows that are wanted at a time (2 GiB of them).
-const MAX_TILED_PIXELS: usize = 1 << 28;
+/// Pixels of a tile, and of all rows that are wanted at a time (1 GiB of them).
+const MAX_TILED_PIXELS: usize = 1 << 27;
 
 /// A compressed image, as its header says.
 #[derive(Clone, Debug)]

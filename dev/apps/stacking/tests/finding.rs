@@ -336,6 +336,22 @@ fn damaged_indexes_and_frames_are_refused() {
     let (code, error) = look(&packed(&lost));
     assert_eq!(code, 0, "a place in no cell needs no projection: {error}");
 
+    // Indexes of parts of a survey make the whole one, and a frame that is read again replaces its
+    // images.
+    let frame = |number: u32| format!("frames/frame-{number:06}.fits");
+    let (first, second, third) = (frame(0), frame(1), frame(2));
+    assert_eq!(stack(room, &["index", &first, &second, "--out", "one"]).0, 0);
+    assert_eq!(stack(room, &["index", &third, "--out", "two"]).0, 0);
+    let (code, said, error) =
+        stack(room, &["index", "--add", "one", "--add", "two", "--out", "both"]);
+    assert_eq!((code, value(&said, "images"), error.as_str()), (0, "3", ""));
+    assert_eq!(fs::read(room.join("both")).unwrap(), whole);
+    let again = ["index", &first, "--add", "both", "--out", "both", "--band", "y"];
+    let (_, said, _) = stack(room, &[&again[..], &["--band-keyword", "NONE"]].concat());
+    assert_eq!((value(&said, "frames"), value(&said, "images")), ("1", "3"));
+    assert_eq!(value(&said, "bands"), "i,r,y");
+    assert_eq!(stack(room, &["index", "--out", "both"]).0, 2);
+
     // A frame that cannot be read ends the work, unless it is passed over.
     fs::write(room.join("frames/bad.fits"), "SIMPLE  = no").unwrap();
     let (code, _, error) = stack(room, &["index", "frames", "--out", "index2"]);
