@@ -97,6 +97,9 @@ pub enum FileProblem {
     /// An index of frames that cannot be used.
     #[error("not a usable index of frames: {0}")]
     Index(String),
+    /// A report of what was not stacked that cannot be read.
+    #[error("no report of `stack`: {0}")]
+    Report(String),
     /// A partial stack that cannot be added to the others.
     #[error("cannot be summed: {0}")]
     Partial(String),

@@ -24,9 +24,9 @@ const QUALITY: u8 = 90;
 /// The form of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PictureFormat {
-    /// PNG: exact.
+    /// PNG: exact, and small, as enlarged pixels repeat.
     Png,
-    /// JPEG: smaller.
+    /// JPEG, as the paper's portal shows it.
     Jpeg,
 }
 

@@ -11,7 +11,8 @@ mod sum;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{ArgGroup, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{ArgGroup, CommandFactory, Parser, Subcommand};
 use eyas_stacking::error::StackingError;
 use eyas_stacking::frame_work::{FrameDefaults, FramePlan, FrameReport};
 use eyas_stacking::hdu::HduChoice;
@@ -31,8 +32,7 @@ use eyas_stacking::stack::{Stack, Weighting};
 ///
 /// In the end:    stack --sum partial*.fits --out stacked.fits --png stacked.png
 ///
-/// Of a survey:   stack index FRAME... --out index, then
-///                stack find --index index --list objects.csv --out-tasks tasks.csv
+/// Of a survey:   stack index FRAME... --out index, and stack find --index index ...
 #[derive(Parser)]
 #[command(
     version,
@@ -121,14 +121,15 @@ struct StackArgs {
     )]
     weights: Weights,
     /// Write what was not stacked, with the reason, here: .json, or else CSV
-    #[arg(long, value_name = "FILE", conflicts_with = "sum")]
+    #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Pass over frames that cannot be read and rows of the list that are no objects; the report
-    /// has them
+    /// Reports of tasks and of `stack find` that --report joins: files, or directories of them
+    #[arg(long, value_name = "REPORT", num_args = 1.., requires_all = ["sum", "report"])]
+    reports: Vec<PathBuf>,
+    /// Pass over frames and rows of the list that cannot be read; the report has them
     #[arg(long, conflicts_with = "sum")]
     keep_going: bool,
-    /// Read frames to their end and check the checksum of gzip; by default reading stops after the
-    /// last row that is needed
+    /// Read frames to their end, not only to the last needed row, and check gzip's checksum
     #[arg(long, conflicts_with = "sum")]
     verify: bool,
     /// Print the milliseconds of each code block of the paper's section 6.4 to stderr
@@ -169,6 +170,10 @@ fn flux(text: &str) -> Result<f64, FluxError> {
 
 fn main() -> ExitCode {
     let Cli { command, args } = Cli::parse();
+    if !args.sum.is_empty() && args.report.is_some() && args.reports.is_empty() {
+        let trouble = "--report of --sum joins reports of tasks: name them with --reports";
+        Cli::command().error(ErrorKind::MissingRequiredArgument, trouble).exit();
+    }
     let done = match command {
         Some(StackCommand::Index(args)) => index::index(&args),
         Some(StackCommand::Find(args)) => find::find(&args),

@@ -3,6 +3,7 @@
 use eyas_stacking::error::{FileProblem, StackingError};
 use eyas_stacking::measure::Measurement;
 use eyas_stacking::picture::{self, PictureFormat};
+use eyas_stacking::report::NotStacked;
 use eyas_stacking::stack::Stack;
 
 use crate::{StackArgs, paths};
@@ -19,6 +20,10 @@ pub(crate) fn sum(args: &StackArgs) -> Result<(), StackingError> {
         nothing("no region of interest with a weight in any of the partial stacks")
     })?;
 
+    let mut report = NotStacked::default();
+    for file in &paths::expand(&args.reports, paths::is_report)? {
+        report.add_file(file)?;
+    }
     if let Some(out) = &args.out {
         total.write_mean(out, &mean)?;
     }
@@ -26,6 +31,9 @@ pub(crate) fn sum(args: &StackArgs) -> Result<(), StackingError> {
         if let Some(file) = file {
             picture::write(file, &mean, format)?;
         }
+    }
+    if let Some(file) = &args.report {
+        report.write(file)?;
     }
     print!(
         "partials={}\tstacked={}\tskipped={}\tunreadable={}\tweight={:.6e}\teffective={:.2}",
