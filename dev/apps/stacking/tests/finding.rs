@@ -172,7 +172,7 @@ fn the_index_finds_what_every_frame_says_itself() {
             ..SkyObject { ra, dec }.into()
         })
         .collect();
-    let found = find(&path, &index, &objects, 60).unwrap();
+    let found = find(&index, &objects, 60).unwrap();
     let mut expected = Vec::new();
     let mut borders = vec![false; objects.len()];
     for (image, indexed) in images.iter().enumerate() {
@@ -335,6 +335,9 @@ fn damaged_indexes_and_frames_are_refused() {
     let lost = strange.replace("200", "2");
     let (code, error) = look(&packed(&lost));
     assert_eq!(code, 0, "a place in no cell needs no projection: {error}");
+    let everywhere = strange.replace("200", "0").replace("[1]", "[0,1,2,3,4,5,6,7,8,9,10,11]");
+    let (code, error) = look(&packed(&everywhere));
+    assert!(code == 65 && error.contains("bad: not a usable index of frames: f: "), "{error}");
 
     // Indexes of parts of a survey make the whole one, and a frame that is read again replaces its
     // images.
