@@ -117,7 +117,10 @@ impl Search<'_> {
         if object.band.as_deref().is_some_and(|band| !self.bands.contains_key(band)) {
             let mut known: Vec<&str> = self.bands.keys().copied().collect();
             known.sort_unstable();
-            return row(Reason::NoSuchBand).because(format!("bands: {}", known.join(" ")));
+            return row(Reason::NoSuchBand).because(match known.is_empty() {
+                true => "no image of the index has a band: see --band-keyword".to_owned(),
+                false => format!("bands: {}", known.join(" ")),
+            });
         }
         match other_bands {
             Some(bands) => {
@@ -152,7 +155,7 @@ impl Search<'_> {
             );
             if pairs.len() > MAX_PAIRS {
                 let trouble = format!("more than {MAX_PAIRS} pairs with frames: cut the list");
-                return Err(FileProblem::List { line: None, trouble });
+                return Err(FileProblem::List { place: None, trouble });
             }
         }
         pairs.sort_unstable();

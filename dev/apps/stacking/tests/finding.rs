@@ -493,6 +493,12 @@ fn votables_are_read() {
     };
     assert_eq!(list(stream(&bytes).as_bytes()), Ok((wanted, 1)));
 
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("list.vot");
+    fs::write(&path, stream(&bytes)).unwrap();
+    let error = lists::read(&path).unwrap().strict(&path).unwrap_err().to_string();
+    assert!(error.contains("list.vot: object list row 3: ra 'NaN'"), "{error}");
+
     let refused = [
         (stream(&bytes[..bytes.len() - 1]), "the row is not whole"),
         (votable("<BINARY2><STREAM encoding='base64'>*</STREAM></BINARY2>"), "bad base64"),
