@@ -1,5 +1,6 @@
 //! Errors of files: the file's name, then the problem.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,24 @@ impl StackingError {
     pub fn new(path: &Path, problem: FileProblem) -> Self {
         let path = path.to_owned();
         Self { path, problem }
+    }
+}
+
+/// A place in a list of objects, from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListPlace {
+    /// A line of text.
+    Line(u64),
+    /// A row of a table.
+    Row(u64),
+}
+
+impl fmt::Display for ListPlace {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListPlace::Line(line) => write!(out, "line {line}"),
+            ListPlace::Row(row) => write!(out, "row {row}"),
+        }
     }
 }
 
@@ -47,9 +66,23 @@ pub enum FileProblem {
     /// The header is not a valid FITS header.
     #[error("bad FITS header: {0}")]
     Header(String),
+    /// An image that is compressed in a table cannot be read.
+    #[error("its compressed image cannot be read: {0}")]
+    Tiles(String),
     /// There is no image to read.
     #[error("no image: neither its first part nor an IMAGE extension has one")]
     NoImage,
+    /// There is no image with the number or name that was asked for.
+    #[error("no image in HDU '{wanted}': the file has {parts} HDUs, counted from 0")]
+    NoHdu {
+        /// The number or name.
+        wanted: String,
+        /// Header and data units of the file.
+        parts: usize,
+    },
+    /// The HDU that was asked for is no image.
+    #[error("HDU {0} has no image: choose another one with --hdu")]
+    HduWithoutImage(usize),
     /// A required header keyword is missing.
     #[error("the FITS header lacks {keyword} ({purpose})")]
     Missing {
@@ -69,23 +102,35 @@ pub enum FileProblem {
     /// The world coordinate system does not say where the pixels of the frame are.
     #[error("the positions of its pixels cannot be trusted: {0}")]
     Positions(String),
-    /// A list of objects that cannot be read; lines count from one.
+    /// A list of objects that cannot be read.
     #[error(
         "object list{}: {trouble}",
-        line.map(|line| format!(" line {line}")).unwrap_or_default()
+        place.map(|place| format!(" {place}")).unwrap_or_default()
     )]
     List {
-        /// The line, if it is known.
-        line: Option<u64>,
+        /// Where, if it is known.
+        place: Option<ListPlace>,
         /// What is wrong with it.
         trouble: String,
     },
+    /// An index of frames that cannot be used.
+    #[error("not a usable index of frames: {0}")]
+    Index(String),
+    /// A report of what was not stacked that cannot be read.
+    #[error("no report of `stack`: {0}")]
+    Report(String),
     /// A partial stack that cannot be added to the others.
     #[error("cannot be summed: {0}")]
     Partial(String),
     /// A picture that cannot be encoded.
     #[error("cannot encode the picture: {0}")]
     Picture(#[from] png::EncodingError),
+    /// A JPEG that cannot be encoded.
+    #[error("cannot encode the picture: {0}")]
+    Jpeg(#[from] jpeg_encoder::EncodingError),
+    /// A picture that is too large for a JPEG.
+    #[error("a JPEG has at most 65535 pixels an edge, and this picture {0}: write a PNG")]
+    JpegEdge(usize),
 }
 
 impl FileProblem {

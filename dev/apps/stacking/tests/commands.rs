@@ -1,4 +1,4 @@
-//! The two commands as users type them.
+//! The two commands as users type them; `finding.rs` has `stack index` and `stack find`.
 
 use std::fs;
 use std::path::Path;
@@ -52,7 +52,17 @@ fn a_survey_is_stacked_task_by_task() {
             stack(room, &["--object", place, &frame, "--out", &part, "--size", "60", "--profile"]);
         assert_eq!(code, 0, "{error}");
         assert_eq!((value(&out, "stacked"), value(&out, "frame")), ("1", frame.as_str()));
-        for block in ["open", "radec2xy", "readHDU", "getTile", "convertArray"] {
+        for block in [
+            "open",
+            "radec2xy",
+            "readHDU",
+            "curl",
+            "getTile",
+            "convertArray",
+            "calibration",
+            "interpolation",
+            "doStacking",
+        ] {
             assert!(value(&error, block).parse::<f64>().unwrap() >= 0.0);
         }
         assert!(value(&error, "writeStacking").parse::<f64>().unwrap() > 0.0);
@@ -60,12 +70,19 @@ fn a_survey_is_stacked_task_by_task() {
     }
     fs::write(room.join("list"), listed).unwrap();
 
-    let (code, of_tasks, error) =
-        stack(room, &["--sum", "parts", "--out", "mean.fits", "--png", "mean.png"]);
+    let (code, of_tasks, error) = stack(
+        room,
+        &["--sum", "parts", "--out", "mean.fits", "--png", "mean.png", "--jpeg", "mean.jpg"],
+    );
     assert_eq!(code, 0, "{error}");
     assert_eq!((value(&of_tasks, "partials"), value(&of_tasks, "stacked")), ("80", "80"));
     assert!(value(&of_tasks, "signal_to_noise").parse::<f64>().unwrap() > 4.0, "{of_tasks}");
     assert!(fs::read(room.join("mean.png")).unwrap().starts_with(b"\x89PNG"));
+    let jpeg = fs::read(room.join("mean.jpg")).unwrap();
+    // 600 pixels an edge, one component: the frame header after its marker and length.
+    let frame = jpeg.windows(2).position(|marker| marker == [0xff, 0xc0]).unwrap();
+    assert_eq!(jpeg[frame + 4..frame + 10], [8, 0x02, 0x58, 0x02, 0x58, 1]);
+    assert!(jpeg.starts_with(&[0xff, 0xd8]) && jpeg.ends_with(&[0xff, 0xd9]));
     let mean = fs::read(room.join("mean.fits")).unwrap();
     assert!(mean.len().is_multiple_of(2880) && mean.len() > 60 * 60 * 8);
     assert_eq!(stack(room, &["--sum", "@list", "--out", "again.fits"]).1, of_tasks);

@@ -101,6 +101,19 @@ pub fn read(header: &Header) -> Result<Projection, FileProblem> {
     Ok(Projection { reference, sip, linear, inverse, longitude, tpv, map, rotation })
 }
 
+/// Whether [`read`] may ask for a keyword.
+pub fn is_read(keyword: &str) -> bool {
+    const BEGIN: [&str; 13] = [
+        "CTYPE", "CUNIT", "CRPIX", "CRVAL", "CDELT", "CROTA", "CD", "PC", "PV", "A_", "B_",
+        "CPDIS", "CQDIS",
+    ];
+    const NAMES: [&str; 8] =
+        ["RADESYS", "RADECSYS", "EQUINOX", "EPOCH", "LONPOLE", "LATPOLE", "D2IMDIS1", "D2IMDIS2"];
+    NAMES.contains(&keyword)
+        || keyword == "D2IMARR"
+        || BEGIN.iter().any(|begin| keyword.starts_with(begin))
+}
+
 /// The purpose of keywords that every frame must have.
 const WHERE: &str = "where the frame is on the sky";
 
@@ -354,7 +367,12 @@ struct Parameters {
 impl Parameters {
     fn read(header: &Header, axes: &CelestialAxes) -> Result<Self, FileProblem> {
         let (longitude, latitude) = axes.numbers();
+        // Most headers have none, and an index asks many headers.
+        let has_any = header.has_keyword_with("PV");
         let all = |axis: usize| -> Result<Vec<Option<f64>>, FileProblem> {
+            if !has_any {
+                return Ok(vec![None; MAX_PARAMETER + 1]);
+            }
             (0..=MAX_PARAMETER).map(|m| header.number(&format!("PV{axis}_{m}"))).collect()
         };
         let mut read = Self {
@@ -371,6 +389,9 @@ impl Parameters {
                     missing(&format!("PV{axis}_1"), "TPV, which is read in two ways without it")
                 })?;
             }
+            return Ok(read);
+        }
+        if !has_any {
             return Ok(read);
         }
         let taken = match axes.code.as_str() {
