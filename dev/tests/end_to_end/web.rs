@@ -559,6 +559,23 @@ fn a_lost_dispatcher_is_told_and_found_again() {
 }
 
 #[test]
+fn names_of_files_are_listed_page_by_page() {
+    let cluster = Cluster::start(&[]);
+    let web = WebProcess::start(&cluster);
+    for name in ["survey/a", "survey/b", "other"] {
+        cluster.run(&["catalog", "register", name, "https://example.org/x"]).exits(0);
+    }
+    let page = web.api("/names?prefix=survey/");
+    let names = page["names"].as_array().unwrap();
+    assert_eq!(names.len(), 2, "{page}");
+    assert_eq!(names[0]["places"][0]["url"], "https://example.org/x");
+    assert_eq!(page["next"], "survey/b");
+    let end = web.api("/names?prefix=survey/&cursor=survey/b");
+    assert_eq!((&end["names"], &end["next"]), (&json!([]), &json!(null)));
+    assert_eq!(web.api("/names")["names"].as_array().unwrap().len(), 3);
+}
+
+#[test]
 fn bad_requests_are_refused_with_what_to_do() {
     let cluster = Cluster::start(&[]);
     let web = WebProcess::start(&cluster);

@@ -240,6 +240,19 @@ impl Client {
         Ok(found)
     }
 
+    /// The next files whose names begin with `prefix`, in the order of their names: those after
+    /// the name `last`, some thousands of them. There are no more once there are none.
+    ///
+    /// # Errors
+    /// As [`look_up_names`](Self::look_up_names).
+    pub async fn names_after(
+        &mut self,
+        prefix: Name,
+        last: Name,
+    ) -> Result<Vec<NamedFileView>, ClientError> {
+        self.names(NamesQuery::After { prefix, last }).await
+    }
+
     /// The files whose names begin with `prefix`, a part at a time, in their order.
     ///
     /// # Errors
@@ -251,7 +264,7 @@ impl Client {
     ) -> Result<(), ClientError> {
         let mut last = Name::default();
         loop {
-            let part = self.names(NamesQuery::After { prefix: prefix.clone(), last }).await?;
+            let part = self.names_after(prefix.clone(), last).await?;
             let Some(file) = part.last() else { return Ok(()) };
             last = file.name.clone();
             see(part);

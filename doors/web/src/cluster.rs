@@ -12,7 +12,7 @@ use eyas_client::types::{Name, ObjectId};
 use eyas_client::view::{ExecutorView, JobState, JobView};
 use serde::{Deserialize, Serialize};
 
-use crate::answer::{Answered, named};
+use crate::answer::{Answered, named, paged};
 use crate::api_error::ApiError;
 use crate::shared::Shared;
 use crate::{asked, jobs};
@@ -147,6 +147,26 @@ pub(crate) async fn resume_pool(
     Path(name): Path<String>,
 ) -> Answered {
     change_pool(&shared, name.clone(), PoolsRequest::Resume { name }).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamesParameters {
+    /// How the names begin.
+    #[serde(default)]
+    prefix: String,
+    /// `next` of the page before.
+    #[serde(default)]
+    cursor: String,
+}
+
+/// `GET /names`.
+pub(crate) async fn names(State(shared): State<Arc<Shared>>, uri: Uri) -> Answered {
+    let NamesParameters { prefix, cursor } = asked::query(&uri)?;
+    let (prefix, last) = (Name::from(&*prefix), Name::from(&*cursor));
+    let names = shared.dispatcher.with(|client| Box::pin(client.names_after(prefix, last))).await?;
+    let next = names.last().map(|file| file.name.to_string());
+    Ok(paged("names", &names, next))
 }
 
 #[derive(Deserialize)]

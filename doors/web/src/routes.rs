@@ -73,6 +73,10 @@ const OBJECT: &[ApiParameter] = &[parameter(
     "object",
     "The id of an object, or the URL of its source (file:///data/a.fits).",
 )];
+const NAMES_QUERY: &[ApiParameter] = &[
+    parameter("prefix", "string", "Only names that begin with this text."),
+    parameter("cursor", "string", "`next` of the page before. An empty page is the last one."),
+];
 const CURRENT: &[ApiParameter] =
     &[parameter("current", "boolean", "Read inputs that have changed as they are now.")];
 
@@ -128,6 +132,7 @@ const LOG: RouteAnswer = RouteAnswer::Json(&[("log", "TaskLogView")]);
 const STATUS: RouteAnswer = RouteAnswer::Json(&[("status", "ClusterSummary")]);
 const EXECUTORS: RouteAnswer = RouteAnswer::Json(&[("executors", "[ExecutorView]")]);
 const POOLS: RouteAnswer = RouteAnswer::Json(&[("pools", "[PoolView]")]);
+const NAMES: RouteAnswer = RouteAnswer::Json(&[("names", "[NamedFileView]"), ("next", "string?")]);
 const OBJECTS: RouteAnswer = RouteAnswer::Json(&[("objects", "[ObjectView]")]);
 
 /// Paths that show jobs.
@@ -229,6 +234,9 @@ fn cluster_routes() -> Vec<(ApiRoute, Handler)> {
         read("/pools", "List pools of nodes", &[], POOLS, || get(cluster::pools)),
         read("/pools/{pool}", "Show a pool with its nodes", &[], POOLS, || get(cluster::pool)),
         read("/catalog", catalog, OBJECT, OBJECTS, || get(cluster::catalog)),
+        read("/names", "List names of files, and their places", NAMES_QUERY, NAMES, || {
+            get(cluster::names)
+        }),
         read("/events", events, &[AFTER, INCLUDE], RouteAnswer::Stream, || {
             get(sse::cluster_events)
         }),
