@@ -50,6 +50,17 @@ pub enum FileProblem {
     /// There is no image to read.
     #[error("no image: neither its first part nor an IMAGE extension has one")]
     NoImage,
+    /// There is no image with the number or name that was asked for.
+    #[error("no image in HDU '{wanted}': the file has {parts} HDUs, counted from 0")]
+    NoHdu {
+        /// The number or name.
+        wanted: String,
+        /// Header and data units of the file.
+        parts: usize,
+    },
+    /// The HDU that was asked for is no image.
+    #[error("HDU {0} has no image: choose another one with --hdu")]
+    HduWithoutImage(usize),
     /// A required header keyword is missing.
     #[error("the FITS header lacks {keyword} ({purpose})")]
     Missing {
@@ -80,6 +91,9 @@ pub enum FileProblem {
         /// What is wrong with it.
         trouble: String,
     },
+    /// An index of frames that cannot be used.
+    #[error("not a usable index of frames: {0}")]
+    Index(String),
     /// A partial stack that cannot be added to the others.
     #[error("cannot be summed: {0}")]
     Partial(String),

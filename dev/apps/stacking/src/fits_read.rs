@@ -1,14 +1,15 @@
-//! Reading the first image of a FITS file: its whole header, and only the rows of pixels that are
+//! Reading an image of a FITS file: its whole header, and only the rows of pixels that are
 //! needed.
 //!
 //! Follows the FITS standard 4.0: blocks of 2880 bytes, cards of 80, big-endian pixels, and
-//! `physical = BZERO + BSCALE × stored` (§4.4.2.5). The image is in the primary part of the file
-//! or, if that has none, in the first IMAGE extension with one. Tables before it are passed over.
+//! `physical = BZERO + BSCALE × stored` (§4.4.2.5). Which image of the file is read, an
+//! [`HduChoice`] says: the first one, if nothing is said. Parts before it are passed over.
 
 use std::ops::Range;
 use std::path::Path;
 
 use crate::error::{FileProblem, StackingError};
+use crate::hdu::HduChoice;
 use crate::header::{CARD_BYTES, Header};
 use crate::source::ByteSource;
 
@@ -21,6 +22,9 @@ const MAX_HEADER_BLOCKS: usize = 1000;
 
 /// Bytes of data after a header. One that says more is damaged.
 const MAX_DATA_BYTES: u64 = 1 << 60;
+
+/// Parts (header and data units) of a file that are looked at.
+const MAX_HDUS: usize = 10_000;
 
 /// Most axes that the standard allows (§4.4.1.1).
 const MAX_AXES: i64 = 999;
@@ -39,7 +43,16 @@ const COMPRESSED: [(&[u8], &str); 6] = [
 #[derive(Debug)]
 pub struct FitsFile {
     source: ByteSource,
+    image: ImageHeader,
+}
+
+/// The header of an image, and what it says of the pixels.
+#[derive(Debug)]
+pub struct ImageHeader {
     header: Header,
+    /// The header of the primary part, if the image is in an extension.
+    primary: Option<Header>,
+    hdu: usize,
     /// Where the image begins.
     start: u64,
     width: usize,
@@ -138,60 +151,33 @@ fn data_bytes(header: &Header, axes: &[u64]) -> Result<Option<u64>, FileProblem>
     Ok(bytes())
 }
 
-impl FitsFile {
-    /// Opens `path` and reads its header.
-    pub fn open(path: &Path) -> Result<Self, StackingError> {
-        Self::read_header(ByteSource::open(path)?)
-    }
-
-    /// Reads the headers of a freshly opened source, up to that of the first image.
-    pub fn read_header(mut source: ByteSource) -> Result<Self, StackingError> {
-        let mut start = 0;
-        while let Some(bytes) = header_blocks(&mut source, start == 0)? {
-            start += bytes.len() as u64;
-            let header = Header::parse(&bytes);
-            let passed = pass(&header).map_err(|problem| source.error(problem))?;
-            let Some(data) = passed else { return Self::of_image(source, header, start) };
-            source.skip(data, "the end of a table")?;
-            start += data;
-        }
-        Err(source.error(FileProblem::NoImage))
-    }
-
-    fn of_image(source: ByteSource, header: Header, start: u64) -> Result<Self, StackingError> {
-        let shape = || {
-            let axes = axes(&header)?;
-            let &[width, height] = axes.as_slice() else {
-                let trouble = format!("{}, but an image has 2 axes", axes.len());
-                return Err(FileProblem::Keyword { keyword: "NAXIS".to_owned(), trouble });
-            };
-            let format = PixelFormat::of(&header)?;
-            let total = width
-                .checked_mul(height)
-                .and_then(|all| all.checked_mul(format.bitpix.byte_size() as u64));
-            if total.is_none_or(|bytes| bytes == 0 || bytes > isize::MAX as u64) {
-                let trouble = format!("an image of {width} x {height} pixels");
-                return Err(FileProblem::Keyword { keyword: "NAXIS1".to_owned(), trouble });
-            }
-            Ok((width as usize, height as usize, format))
+impl ImageHeader {
+    fn new(header: Header, hdu: usize, start: u64) -> Result<Self, FileProblem> {
+        let axes = axes(&header)?;
+        let &[width, height] = axes.as_slice() else {
+            let trouble = format!("{}, but an image has 2 axes", axes.len());
+            return Err(FileProblem::Keyword { keyword: "NAXIS".to_owned(), trouble });
         };
-        let (width, height, format) = shape().map_err(|problem| source.error(problem))?;
-        Ok(Self { source, header, start, width, height, format })
-    }
-
-    /// The file's name.
-    pub fn path(&self) -> &Path {
-        self.source.path()
-    }
-
-    /// `problem`, with this file's name.
-    pub fn error(&self, problem: FileProblem) -> StackingError {
-        self.source.error(problem)
+        let format = PixelFormat::of(&header)?;
+        let total = width
+            .checked_mul(height)
+            .and_then(|all| all.checked_mul(format.bitpix.byte_size() as u64));
+        if total.is_none_or(|bytes| bytes == 0 || bytes > isize::MAX as u64) {
+            let trouble = format!("an image of {width} x {height} pixels");
+            return Err(FileProblem::Keyword { keyword: "NAXIS1".to_owned(), trouble });
+        }
+        let (width, height) = (width as usize, height as usize);
+        Ok(Self { header, primary: None, hdu, start, width, height, format })
     }
 
     /// The header of the image.
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// The number of the image's header and data unit; 0 is the primary one.
+    pub fn hdu(&self) -> usize {
+        self.hdu
     }
 
     /// Pixels in a row (NAXIS1).
@@ -204,9 +190,86 @@ impl FitsFile {
         self.height
     }
 
+    /// The finite number of a keyword that may be absent. An extension with `INHERIT = T` has the
+    /// keywords of the primary header, too.
+    pub fn optional_number(&self, keyword: &str) -> Result<Option<f64>, FileProblem> {
+        match (self.header.number(keyword)?, &self.primary) {
+            (None, Some(primary)) if self.header.is_true("INHERIT") => primary.number(keyword),
+            (own, _) => Ok(own),
+        }
+    }
+
+    /// The band: the text of `keyword` in the image's header, or else in the primary header.
+    pub fn band(&self, keyword: &str) -> Result<Option<String>, FileProblem> {
+        let own = self.header.text(keyword)?;
+        let band = match &self.primary {
+            Some(primary) if own.is_none() => primary.text(keyword)?,
+            _ => own,
+        };
+        Ok(band.map(str::trim).filter(|band| !band.is_empty()).map(str::to_owned))
+    }
+}
+
+/// The headers of all images of `path` that are chosen.
+pub fn image_headers(path: &Path, choice: &HduChoice) -> Result<Vec<ImageHeader>, StackingError> {
+    let mut source = ByteSource::open(path)?;
+    let mut walk = HduWalk::default();
+    let mut found = Vec::new();
+    while let Some(image) = walk.next_image(&mut source, choice)? {
+        let (next, is_one) = (walk.data_end(&image), choice.is_one());
+        found.push(image);
+        if is_one {
+            break;
+        }
+        let next = next.map_err(|problem| source.error(problem))?;
+        source.skip(next, "the end of an image")?;
+    }
+    if found.is_empty() { Err(walk.nothing(&source, choice)) } else { Ok(found) }
+}
+
+impl FitsFile {
+    /// Opens `path` and reads the header of its first image.
+    pub fn open(path: &Path) -> Result<Self, StackingError> {
+        Self::read_header(ByteSource::open(path)?, &HduChoice::First)
+    }
+
+    /// Reads the headers of a freshly opened source, up to that of the first chosen image.
+    pub fn read_header(mut source: ByteSource, choice: &HduChoice) -> Result<Self, StackingError> {
+        let mut walk = HduWalk::default();
+        match walk.next_image(&mut source, choice)? {
+            Some(image) => Ok(Self { source, image }),
+            None => Err(walk.nothing(&source, choice)),
+        }
+    }
+
+    /// The file's name.
+    pub fn path(&self) -> &Path {
+        self.source.path()
+    }
+
+    /// `problem`, with this file's name.
+    pub fn error(&self, problem: FileProblem) -> StackingError {
+        self.source.error(problem)
+    }
+
+    /// The header of the image, and what it says.
+    pub fn image(&self) -> &ImageHeader {
+        &self.image
+    }
+
+    /// Pixels in a row (NAXIS1).
+    pub fn width(&self) -> usize {
+        self.image.width
+    }
+
+    /// Rows (NAXIS2).
+    pub fn height(&self) -> usize {
+        self.image.height
+    }
+
     /// The finite number of a keyword that may be absent.
     pub fn optional_number(&self, keyword: &str) -> Result<Option<f64>, StackingError> {
-        self.header.number(keyword).map_err(|problem| self.error(problem))
+        self.image.optional_number(keyword).map_err(|problem| self.error(problem))
     }
 
     /// The finite number of a keyword that must be there, needed for `purpose`.
@@ -217,38 +280,104 @@ impl FitsFile {
 
     /// The text of a keyword that may be absent.
     pub fn text(&self, keyword: &str) -> Result<Option<&str>, StackingError> {
-        self.header.text(keyword).map_err(|problem| self.error(problem))
+        self.image.header.text(keyword).map_err(|problem| self.error(problem))
     }
 
     /// Reads the rows `wanted`, and checks that the image is complete as far as that is cheap (see
     /// [`ByteSource::check_whole`]). With `verify`, reads to the last byte and checks the checksum
     /// of gzip.
     pub fn rows(mut self, wanted: Range<usize>, verify: bool) -> Result<Rows, StackingError> {
-        assert!(
-            wanted.start <= wanted.end && wanted.end <= self.height,
-            "rows {wanted:?} of {}",
-            self.height
-        );
+        let ImageHeader { start, width, height, format, .. } = self.image;
+        assert!(wanted.start <= wanted.end && wanted.end <= height, "rows {wanted:?} of {height}");
         const MISSING: &str = "the last row of its image";
-        let row_bytes = self.width * self.format.bitpix.byte_size();
-        let end = self.start + (self.height * row_bytes) as u64;
+        let row_bytes = width * format.bitpix.byte_size();
+        let end = start + (height * row_bytes) as u64;
 
         let mut bytes = Vec::new();
         if !wanted.is_empty() {
             self.source.skip((wanted.start * row_bytes) as u64, MISSING)?;
             bytes = self.source.take(wanted.len() * row_bytes, MISSING)?;
         }
-        let position =
-            if wanted.is_empty() { 0 } else { wanted.end * row_bytes } as u64 + self.start;
+        let position = if wanted.is_empty() { 0 } else { wanted.end * row_bytes } as u64 + start;
         let padded_end = end.next_multiple_of(BLOCK_BYTES as u64);
         self.source.check_whole(position, end, padded_end, verify, MISSING)?;
-        Ok(Rows { first: wanted.start, width: self.width, format: self.format, bytes })
+        Ok(Rows { first: wanted.start, width, format, bytes })
     }
 }
 
-/// The bytes of data to pass over if this header is of no image; none if it is of the image to
-/// read.
-fn pass(header: &Header) -> Result<Option<u64>, FileProblem> {
+/// A walk over the header and data units of a file.
+#[derive(Debug, Default)]
+struct HduWalk {
+    /// The number of the next unit.
+    next: usize,
+    position: u64,
+    primary: Option<Header>,
+    /// Bytes of data of the image that was found last.
+    data: Option<u64>,
+}
+
+impl HduWalk {
+    /// The next chosen image, with the source at its first pixel; none at the end of the file.
+    fn next_image(
+        &mut self,
+        source: &mut ByteSource,
+        choice: &HduChoice,
+    ) -> Result<Option<ImageHeader>, StackingError> {
+        if let Some(data) = self.data.take() {
+            self.position += data;
+        }
+        while let Some(bytes) = header_blocks(source, self.next == 0)? {
+            if self.next == MAX_HDUS {
+                let trouble = format!("it has more than {MAX_HDUS} parts");
+                return Err(source.error(FileProblem::Header(trouble)));
+            }
+            self.position += bytes.len() as u64;
+            let hdu = self.next;
+            self.next += 1;
+            let header = Header::parse(&bytes);
+            let (is_image, data) = kind(&header).map_err(|problem| source.error(problem))?;
+            let is_chosen =
+                choice.chooses(hdu, &header, is_image).map_err(|problem| source.error(problem))?;
+            if is_chosen {
+                let mut image = ImageHeader::new(header, hdu, self.position)
+                    .map_err(|problem| source.error(problem))?;
+                image.primary = self.primary.clone();
+                self.data = data;
+                return Ok(Some(image));
+            }
+            let data = data.ok_or_else(|| {
+                source.error(FileProblem::Header("the size of a table makes no sense".to_owned()))
+            })?;
+            source.skip(data, "the end of a table")?;
+            self.position += data;
+            if hdu == 0 {
+                self.primary = Some(header);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Bytes of data of an image that has been found.
+    fn data_end(&mut self, image: &ImageHeader) -> Result<u64, FileProblem> {
+        if image.hdu == 0 {
+            self.primary = Some(image.header.clone());
+        }
+        self.data.ok_or_else(|| FileProblem::Header("the size of an image makes no sense".into()))
+    }
+
+    /// Why there is no image.
+    fn nothing(&self, source: &ByteSource, choice: &HduChoice) -> StackingError {
+        source.error(match choice {
+            HduChoice::First | HduChoice::All => FileProblem::NoImage,
+            HduChoice::Number(_) | HduChoice::Name(_) => {
+                FileProblem::NoHdu { wanted: choice.to_string(), parts: self.next }
+            }
+        })
+    }
+}
+
+/// Whether a header is of an image; and the bytes of data that follow, if there is such a number.
+fn kind(header: &Header) -> Result<(bool, Option<u64>), FileProblem> {
     let axes = axes(header)?;
     let extension = header.text("XTENSION")?;
     if header.is_true("ZIMAGE") {
@@ -256,13 +385,10 @@ fn pass(header: &Header) -> Result<Option<u64>, FileProblem> {
             "the image is compressed in a table: unpack it with funpack".to_owned(),
         ));
     }
-    if !axes.is_empty() && matches!(extension, None | Some("IMAGE" | "IUEIMAGE")) {
-        return Ok(None);
-    }
-    let bytes = data_bytes(header, &axes)?;
-    bytes
-        .map(Some)
-        .ok_or_else(|| FileProblem::Header("the size of a table makes no sense".to_owned()))
+    let is_image = !axes.is_empty() && matches!(extension, None | Some("IMAGE" | "IUEIMAGE"));
+    // The pixels of an image are read by its axes; other keywords only say where the next part is.
+    let data = data_bytes(header, &axes);
+    Ok((is_image, if is_image { data.ok().flatten() } else { data? }))
 }
 
 /// Reads blocks up to and including the one with the END card; none at the end of the file. The
@@ -319,21 +445,35 @@ pub struct Tile {
     bytes: Vec<u8>,
 }
 
-impl Rows {
+/// Rows as a table of two dimensions: the bytes of each row.
+#[derive(Debug)]
+pub struct RowTable<'a> {
+    first: usize,
+    format: PixelFormat,
+    rows: Vec<&'a [u8]>,
+}
+
+impl RowTable<'_> {
     /// The paper's *getTile*: the rectangle whose first pixel is `(x, y)` of the image.
     ///
     /// # Panics
     /// If the rectangle is not within the rows.
     pub fn tile(&self, x: usize, y: usize, width: usize, height: usize) -> Tile {
-        assert!(x + width <= self.width, "a tile beyond the end of its row");
         let pixel_bytes = self.format.bitpix.byte_size();
-        let row_bytes = self.width * pixel_bytes;
         let mut bytes = Vec::with_capacity(width * height * pixel_bytes);
-        for row in y - self.first..y - self.first + height {
-            let start = row * row_bytes + x * pixel_bytes;
-            bytes.extend_from_slice(&self.bytes[start..start + width * pixel_bytes]);
+        for row in &self.rows[y - self.first..y - self.first + height] {
+            bytes.extend_from_slice(&row[x * pixel_bytes..(x + width) * pixel_bytes]);
         }
         Tile { format: self.format, bytes }
+    }
+}
+
+impl Rows {
+    /// The paper's *curl*: pixels, which come one after the other, as rows. The paper copies them;
+    /// here a row is the place of its bytes.
+    pub fn curl(&self) -> RowTable<'_> {
+        let rows = self.bytes.chunks_exact(self.width * self.format.bitpix.byte_size());
+        RowTable { first: self.first, format: self.format, rows: rows.collect() }
     }
 
     /// All of the rows as one tile.

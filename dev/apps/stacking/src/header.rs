@@ -83,6 +83,28 @@ impl Header {
         }
     }
 
+    /// The keywords that are `wanted` and their values, as a card has them, each on a line.
+    pub fn values(&self, wanted: impl Fn(&str) -> bool) -> String {
+        let written = |(keyword, value): (&String, &Value)| match value {
+            Value::Text(text) => Some(format!("{keyword}='{}'", text.replace('\'', "''"))),
+            Value::Literal(literal) => Some(format!("{keyword}={literal}")),
+            Value::Conflict => None,
+        };
+        let mut lines: Vec<String> =
+            self.0.iter().filter(|(keyword, _)| wanted(keyword)).filter_map(written).collect();
+        lines.sort_unstable();
+        lines.join("\n")
+    }
+
+    /// The header with the keywords and values of these lines.
+    pub fn of_values(lines: &str) -> Self {
+        let read = |line: &str| {
+            let (keyword, field) = line.split_once('=')?;
+            Some((keyword.to_owned(), value(field)?))
+        };
+        Self(lines.lines().filter_map(read).collect())
+    }
+
     /// Whether a keyword has a value.
     pub fn contains(&self, keyword: &str) -> bool {
         self.0.contains_key(keyword)

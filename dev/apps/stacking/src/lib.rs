@@ -11,8 +11,9 @@
 //! on.
 //!
 //! Reading order: [`source`] (bytes, gzip or not) → [`header`] (cards) → [`fits_read`] (rows) →
-//! [`projection`] (sky to pixel) → [`roi`] (cut, convert, calibrate, shift) → [`stack`](mod@stack)
-//! (sum) → [`measure`], [`picture`].
+//! [`projection`] (sky to pixel) → [`roi`] (cut, convert, calibrate, shift) → [`frame_work`] (one
+//! frame) → [`stack`](mod@stack) (sum) → [`measure`], [`picture`]. Before that, [`index`] and
+//! [`find`] say which frames show the objects of a list.
 //!
 //! Coordinates everywhere: right ascension and declination in degrees (ICRS); pixels count from
 //! zero, `x` along a row, `y` from the first row in the file, and a whole number is the *centre* of
@@ -20,16 +21,24 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cells;
+pub mod coverage;
 pub mod error;
+pub mod find;
 pub mod fits_read;
 pub mod fits_write;
+pub mod frame_work;
+pub mod hdu;
 pub mod header;
+pub mod index;
+pub mod lists;
 pub mod measure;
 pub mod objects;
 pub mod output;
 pub mod picture;
 pub mod profile;
 pub mod projection;
+pub mod report;
 pub mod roi;
 pub mod source;
 pub mod stack;

@@ -80,7 +80,7 @@ fn aperture_flux(image: &Image, x: usize, y: usize) -> f64 {
 
 /// Median, and standard deviation by the median absolute deviation. `values` must not be empty, and
 /// is reordered.
-fn median_and_sigma(values: &mut [f64]) -> (f64, f64) {
+pub(crate) fn median_and_sigma(values: &mut [f64]) -> (f64, f64) {
     let middle = values.len() / 2;
     let median = *values.select_nth_unstable_by(middle, f64::total_cmp).1;
     for value in &mut *values {

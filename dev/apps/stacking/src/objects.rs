@@ -1,5 +1,7 @@
-//! Lists of sky objects: CSV with a header and the columns `ra` and `dec` in degrees. Other columns
-//! are ignored.
+//! Sky objects, and lists of them, which [`lists`](crate::lists) reads.
+//!
+//! An object is the paper's tuple {ra dec band}, and may have a weight and a name. Rows with a
+//! position that is none are collected, with the reason: the caller says whether they are an error.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -33,6 +35,9 @@ pub enum SkyObjectError {
         /// The largest value.
         max: f64,
     },
+    /// The weight is no number, or is negative.
+    #[error("weight '{0}' is not a number from 0 up")]
+    Weight(String),
 }
 
 impl SkyObject {
@@ -55,40 +60,139 @@ impl FromStr for SkyObject {
     }
 }
 
-/// Reads the list in `path`.
-pub fn read(path: &Path) -> Result<Vec<SkyObject>, StackingError> {
-    let csv_error = |error: csv::Error| {
-        let line = error.position().map(csv::Position::line);
-        StackingError::new(
-            path,
-            match error.into_kind() {
-                csv::ErrorKind::Io(error) => FileProblem::Io { action: "read", error },
-                other => FileProblem::List { line, trouble: format!("{other:?}") },
-            },
-        )
-    };
-    let list_error = |line, trouble| StackingError::new(path, FileProblem::List { line, trouble });
+/// An object of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListedObject {
+    /// Its place.
+    pub place: SkyObject,
+    /// The band to look for it in; any band if there is none.
+    pub band: Option<Box<str>>,
+    /// Its weight in the sum, 0 or more.
+    pub weight: f64,
+    /// Its name, if the list has names.
+    pub name: Option<Box<str>>,
+}
 
-    let mut reader =
-        csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(path).map_err(csv_error)?;
-    let header = reader.byte_headers().map_err(csv_error)?;
-    let column = |name: &str| {
-        header
-            .iter()
-            .position(|column| column.eq_ignore_ascii_case(name.as_bytes()))
-            .ok_or_else(|| list_error(Some(1), format!("no column '{name}' in its header")))
-    };
-    let (ra, dec) = (column("ra")?, column("dec")?);
-
-    let mut objects = Vec::new();
-    let mut record = csv::ByteRecord::new();
-    while reader.read_byte_record(&mut record).map_err(csv_error)? {
-        let line = record.position().map(csv::Position::line);
-        let field = |column| std::str::from_utf8(&record[column]).unwrap_or("(not UTF-8)");
-        objects.push(
-            SkyObject::parse(field(ra), field(dec))
-                .map_err(|error| list_error(line, error.to_string()))?,
-        );
+impl From<SkyObject> for ListedObject {
+    fn from(place: SkyObject) -> Self {
+        Self { place, band: None, weight: 1.0, name: None }
     }
-    Ok(objects)
+}
+
+/// A row of a list that is no object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BadRow {
+    /// Its line in the file, or its number in a table, from one.
+    pub line: u64,
+    /// The name in it, if there is one.
+    pub name: Option<Box<str>>,
+    /// Right ascension, declination and band as they are written.
+    pub written: [String; 3],
+    /// The mistake.
+    pub error: SkyObjectError,
+}
+
+/// A list of objects.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ObjectList {
+    /// Its objects, in their order.
+    pub objects: Vec<ListedObject>,
+    /// Rows that are no objects.
+    pub bad: Vec<BadRow>,
+}
+
+impl ObjectList {
+    /// Refuses a list with bad rows; the error names the first one.
+    pub fn strict(self, path: &Path) -> Result<Vec<ListedObject>, StackingError> {
+        match self.bad.into_iter().next() {
+            None => Ok(self.objects),
+            Some(bad) => {
+                let trouble = format!("{}; --keep-going passes over such rows", bad.error);
+                Err(list_error(path, Some(bad.line), trouble))
+            }
+        }
+    }
+}
+
+/// An error of the list in `path`.
+pub(crate) fn list_error(
+    path: &Path,
+    line: Option<u64>,
+    trouble: impl Into<String>,
+) -> StackingError {
+    StackingError::new(path, FileProblem::List { line, trouble: trouble.into() })
+}
+
+/// The columns of a list that have a meaning.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ObjectColumns {
+    pub(crate) ra: usize,
+    pub(crate) dec: usize,
+    pub(crate) band: Option<usize>,
+    pub(crate) weight: Option<usize>,
+    pub(crate) name: Option<usize>,
+}
+
+/// Names of the columns, in lower case. Those of VizieR are among them.
+const RA: [&str; 5] = ["ra", "raj2000", "_raj2000", "ra_icrs", "ra_deg"];
+const DEC: [&str; 7] = ["dec", "decj2000", "_dej2000", "dej2000", "de_icrs", "dec_icrs", "dec_deg"];
+const BAND: [&str; 2] = ["band", "filter"];
+const WEIGHT: [&str; 1] = ["weight"];
+const NAME: [&str; 3] = ["name", "id", "main_id"];
+
+impl ObjectColumns {
+    /// The columns of a list without a header: the tuple {ra dec band}.
+    pub(crate) const TUPLE: Self = Self { ra: 0, dec: 1, band: Some(2), weight: None, name: None };
+
+    /// The columns with these names; an error says which one is missing.
+    pub(crate) fn named<'a>(
+        names: impl Iterator<Item = &'a str> + Clone,
+    ) -> Result<Self, &'static str> {
+        let find = |known: &[&str]| {
+            // The first known name counts, wherever it stands.
+            known.iter().find_map(|known| {
+                names.clone().position(|name| name.trim().eq_ignore_ascii_case(known))
+            })
+        };
+        Ok(Self {
+            ra: find(&RA).ok_or("ra")?,
+            dec: find(&DEC).ok_or("dec")?,
+            band: find(&BAND),
+            weight: find(&WEIGHT),
+            name: find(&NAME),
+        })
+    }
+}
+
+impl ObjectList {
+    /// Adds a row; `field` gives the text of a column, and nothing for a column that the row lacks.
+    pub(crate) fn add<'a>(
+        &mut self,
+        columns: &ObjectColumns,
+        line: u64,
+        field: impl Fn(usize) -> Option<&'a str>,
+    ) {
+        let text = |column: Option<usize>| {
+            column.and_then(&field).map(str::trim).filter(|text| !text.is_empty())
+        };
+        let (ra, dec) = (field(columns.ra).unwrap_or(""), field(columns.dec).unwrap_or(""));
+        let (band, name) = (text(columns.band), text(columns.name).map(Box::from));
+        let weight = match text(columns.weight) {
+            None => Ok(1.0),
+            Some(text) => match text.parse::<f64>() {
+                Ok(weight) if weight.is_finite() && weight >= 0.0 => Ok(weight),
+                _ => Err(SkyObjectError::Weight(text.to_owned())),
+            },
+        };
+        match SkyObject::parse(ra, dec).and_then(|place| Ok((place, weight?))) {
+            Ok((place, weight)) => {
+                let band = band.map(Box::from);
+                self.objects.push(ListedObject { place, band, weight, name });
+            }
+            Err(error) => {
+                let written = [ra, dec, band.unwrap_or("")].map(|text| text.trim().to_owned());
+                self.bad.push(BadRow { line, name, written, error });
+            }
+        }
+    }
 }

@@ -12,6 +12,8 @@ pub enum CodeBlock {
     Radec2xy,
     /// Read header and image data; with gzip, inflate them.
     ReadHdu,
+    /// Arrange the pixels as rows.
+    Curl,
     /// Extract the ROI from memory.
     GetTile,
     /// Convert the ROI from stored integers to doubles.
@@ -27,10 +29,11 @@ pub enum CodeBlock {
 }
 
 /// The blocks and their names in the paper.
-const BLOCKS: [(CodeBlock, &str); 9] = [
+const BLOCKS: [(CodeBlock, &str); 10] = [
     (CodeBlock::Open, "open"),
     (CodeBlock::Radec2xy, "radec2xy"),
     (CodeBlock::ReadHdu, "readHDU"),
+    (CodeBlock::Curl, "curl"),
     (CodeBlock::GetTile, "getTile"),
     (CodeBlock::ConvertArray, "convertArray"),
     (CodeBlock::Calibration, "calibration"),

@@ -26,7 +26,7 @@ mod sphere;
 mod zenithal;
 
 use crate::error::{FileProblem, StackingError};
-use crate::fits_read::FitsFile;
+use crate::fits_read::{FitsFile, ImageHeader};
 use crate::header::Header;
 use polynomial::Polynomials;
 use sphere::Rotation;
@@ -70,7 +70,22 @@ trait MapProjection: std::fmt::Debug + Send + Sync {
 impl Projection {
     /// The projection in the header of `file`.
     pub fn of(file: &FitsFile) -> Result<Self, StackingError> {
-        Self::new(file.header(), file.width(), file.height()).map_err(|problem| file.error(problem))
+        Self::of_image(file.image()).map_err(|problem| file.error(problem))
+    }
+
+    /// The projection of an image.
+    pub fn of_image(image: &ImageHeader) -> Result<Self, FileProblem> {
+        Self::new(image.header(), image.width(), image.height())
+    }
+
+    /// The keywords and values of a header that say where its pixels are, each on a line.
+    pub fn values(header: &Header) -> String {
+        header.values(keywords::is_read)
+    }
+
+    /// The projection of values that made one before, so that its pixels need no check.
+    pub fn of_values(values: &str) -> Result<Self, FileProblem> {
+        keywords::read(&Header::of_values(values))
     }
 
     /// The projection in the header of a frame of `width` times `height` pixels. Refused if it is

@@ -2,15 +2,17 @@
 //! a pixel's centre.
 //!
 //! The blocks of section 6.4 in their order: *getTile* and *convertArray* (in
-//! [`fits_read`](crate::fits_read)), then *calibration* and *interpolation*. The paper's *curl*,
-//! one dimension to two, is not needed: pixels stay in one array, and a row is a slice of it. ROIs
-//! are shifted, never rotated or scaled, as in the paper. That is right for point sources, and for
-//! frames of one survey.
+//! [`fits_read`](crate::fits_read)), then *calibration* and *interpolation*. ROIs are shifted,
+//! never rotated or scaled, as in the paper. That is right for point sources, and for frames of one
+//! survey.
 
 use std::str::FromStr;
 
-use crate::fits_read::Rows;
+use crate::fits_read::RowTable;
+use crate::measure::median_and_sigma;
+use crate::objects::SkyObject;
 use crate::profile::{BlockProfile, CodeBlock};
+use crate::projection::Projection;
 
 /// The background of a frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,6 +49,38 @@ impl FromStr for Sky {
             _ if text == "median" => Ok(Sky::Median),
             Ok(counts) if counts.is_finite() => Ok(Sky::Counts(counts)),
             _ => Err(SkyError(text.to_owned())),
+        }
+    }
+}
+
+/// How a frame shows an object.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Placement {
+    /// With its whole ROI.
+    Whole(Window),
+    /// The border cuts its ROI.
+    Border,
+    /// Not at all.
+    Outside,
+}
+
+impl Placement {
+    /// How a frame of `width` times `height` pixels shows the ROI of `size` pixels around an
+    /// object.
+    pub fn of(
+        projection: &Projection,
+        object: SkyObject,
+        size: usize,
+        width: usize,
+        height: usize,
+    ) -> Self {
+        let on = |at: f64, edge: usize| at >= -0.5 && at < edge as f64 - 0.5;
+        match projection.pixel(object.ra, object.dec) {
+            Some((x, y)) if on(x, width) && on(y, height) => {
+                Window::around(x, y, size, width, height)
+                    .map_or(Placement::Border, Placement::Whole)
+            }
+            _ => Placement::Outside,
         }
     }
 }
@@ -91,28 +125,68 @@ impl Window {
         self.size + 1
     }
 
-    /// Cuts this window out of `rows` and makes it ready to be summed; `cal` is in flux per count.
-    /// None if one of its pixels is undefined (BLANK or NaN).
+    /// Cuts this window out of `rows` and makes it ready to be summed. None if one of its pixels is
+    /// undefined (BLANK or NaN), or if its noise is asked for and there is none.
     pub fn cut(
         &self,
-        rows: &Rows,
-        sky: Sky,
-        cal: f64,
+        rows: &RowTable<'_>,
+        calibration: Calibration,
         profile: &mut BlockProfile,
-    ) -> Option<Vec<f64>> {
+    ) -> Option<Region> {
         let edge = self.tile_size();
         let tile = profile.time(CodeBlock::GetTile, || rows.tile(self.x, self.y, edge, edge));
         let mut pixels = profile.time(CodeBlock::ConvertArray, || tile.convert());
         if pixels.iter().any(|pixel| !pixel.is_finite()) {
             return None;
         }
-        profile.time(CodeBlock::Calibration, || {
-            let sky = sky.counts(&pixels);
-            calibrate(&mut pixels, sky, cal);
-        });
-        Some(profile.time(CodeBlock::Interpolation, || {
+        let weight = profile.time(CodeBlock::Calibration, || {
+            calibration.apply(&mut pixels);
+            calibration.weigh(&pixels)
+        })?;
+        let pixels = profile.time(CodeBlock::Interpolation, || {
             interpolate(&pixels, self.size, self.shift_x, self.shift_y)
-        }))
+        });
+        Some(Region { pixels, weight })
+    }
+}
+
+/// A region that is ready to be summed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Region {
+    /// Flux, row after row.
+    pub pixels: Vec<f64>,
+    /// The weight that its noise gives it; 1 if noise does not count.
+    pub weight: f64,
+}
+
+/// How the counts of a frame become flux.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Calibration {
+    /// The background.
+    pub sky: Sky,
+    /// Flux of one count.
+    pub cal: f64,
+    /// Whether the noise of a region decides on its weight.
+    pub by_variance: bool,
+}
+
+impl Calibration {
+    /// Counts to flux.
+    fn apply(&self, pixels: &mut [f64]) {
+        let sky = self.sky.counts(pixels);
+        calibrate(pixels, sky, self.cal);
+    }
+
+    /// The inverse of the variance of a background pixel: with such weights, the noise of a mean is
+    /// the least (Cochran 1937). The variance is that of the calibrated pixels before the shift,
+    /// which smooths them; it is taken from the median deviation, so that stars count little.
+    fn weigh(&self, pixels: &[f64]) -> Option<f64> {
+        if !self.by_variance {
+            return Some(1.0);
+        }
+        let (_, sigma) = median_and_sigma(&mut pixels.to_vec());
+        let weight = sigma.powi(-2);
+        (weight.is_finite() && weight > 0.0).then_some(weight)
     }
 }
 

@@ -1,20 +1,17 @@
-//! The sum of many ROIs, the frame-by-frame work that makes it, and its file.
+//! The sum of many ROIs, and its file.
 //!
-//! A stack is kept as a sum and a count, never as a mean, so that partial stacks of any tasks in
-//! any order add up to the same image. Its file is a FITS image of doubles with the keywords NSTACK
-//! (ROIs summed), NSKIP (ROIs left out) and STACKOP ('SUM', or 'MEAN' for the final image).
+//! A stack is kept as a weighted sum and the sum of the weights, never as a mean, so that partial
+//! stacks of any tasks in any order add up to the same image. Its file is a FITS image of doubles
+//! with the keywords NSTACK (ROIs summed), NSKIP (ROIs left out), NUNREAD (frames passed over),
+//! WEIGHT and WEIGHT2 (sums of the weights and of their squares), WEIGHTS (what they are) and
+//! STACKOP ('SUM', or 'MEAN' for the final image).
 
 use std::path::Path;
 
 use crate::error::{FileProblem, StackingError};
 use crate::fits_read::FitsFile;
 use crate::fits_write::Cards;
-use crate::objects::SkyObject;
 use crate::output;
-use crate::profile::{BlockProfile, CodeBlock};
-use crate::projection::Projection;
-use crate::roi::{Sky, Window};
-use crate::source::ByteSource;
 
 /// A square image of doubles, row after row; the object is at pixel `size / 2` in both directions.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,49 +22,42 @@ pub struct Image {
     pub pixels: Vec<f64>,
 }
 
+/// What decides on the weight of an ROI, beside the weight of its object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Weighting {
+    /// Nothing else.
+    #[default]
+    Objects,
+    /// The inverse of the variance of its background pixels.
+    Variance,
+}
+
+impl Weighting {
+    fn name(self) -> &'static str {
+        match self {
+            Weighting::Objects => "OBJECTS",
+            Weighting::Variance => "VARIANCE",
+        }
+    }
+}
+
 /// A sum of ROIs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stack {
     image: Image,
     summed: u64,
     skipped: u64,
-    assumed: FrameDefaults,
-}
-
-/// Values for frames whose header lacks a keyword.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct FrameDefaults {
-    /// For SKY.
-    pub sky: Option<Sky>,
-    /// For CAL: the flux of one count.
-    pub cal: Option<f64>,
-}
-
-/// Counts of what was done with the objects of a list on one frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FrameReport {
-    /// Objects in the list.
-    pub objects: u64,
-    /// Objects summed.
-    pub stacked: u64,
-    /// Objects on the frame whose ROI is cut by its border.
-    pub border: u64,
-    /// Objects on the frame whose ROI has undefined pixels.
-    pub undefined: u64,
-    /// Objects that are not on the frame.
-    pub outside: u64,
+    unreadable: u64,
+    /// The sum of the weights, and of their squares.
+    weights: [f64; 2],
+    weighting: Weighting,
 }
 
 impl Stack {
     /// An empty stack of ROIs whose edge is `size` pixels.
-    pub fn new(size: usize) -> Self {
+    pub fn new(size: usize, weighting: Weighting) -> Self {
         let image = Image { size, pixels: vec![0.0; size * size] };
-        Self { image, summed: 0, skipped: 0, assumed: FrameDefaults::default() }
-    }
-
-    /// Accepts frames that lack keywords, with these values instead.
-    pub fn assuming(self, assumed: FrameDefaults) -> Self {
-        Self { assumed, ..self }
+        Self { image, summed: 0, skipped: 0, unreadable: 0, weights: [0.0; 2], weighting }
     }
 
     /// ROIs summed.
@@ -80,97 +70,73 @@ impl Stack {
         self.skipped
     }
 
+    /// Frames that could not be read, and were passed over.
+    pub fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+
+    /// The sum of the weights.
+    pub fn weight(&self) -> f64 {
+        self.weights[0]
+    }
+
+    /// The number of ROIs of equal weight whose mean has the same noise: (Σw)² / Σw².
+    pub fn effective(&self) -> f64 {
+        let [sum, squares] = self.weights;
+        if squares > 0.0 { sum * sum / squares } else { 0.0 }
+    }
+
+    /// What the weights are.
+    pub fn weighting(&self) -> Weighting {
+        self.weighting
+    }
+
     /// Edge of its ROIs, pixels.
     pub fn size(&self) -> usize {
         self.image.size
     }
 
-    /// The paper's *doStacking*: adds one ROI.
-    pub fn add(&mut self, roi: &[f64]) {
-        self.add_pixels(roi);
+    /// The paper's *doStacking*: adds one ROI with its weight.
+    pub fn add(&mut self, roi: &[f64], weight: f64) {
+        self.add_pixels(roi, weight);
         self.summed += 1;
+        self.weights[0] += weight;
+        self.weights[1] += weight * weight;
+    }
+
+    /// Counts ROIs that are left out.
+    pub fn skip(&mut self, count: u64) {
+        self.skipped += count;
+    }
+
+    /// Counts a frame that is passed over.
+    pub fn pass_over(&mut self) {
+        self.unreadable += 1;
     }
 
     /// Adds another stack of the same size.
     pub fn merge(&mut self, other: &Stack) {
-        self.add_pixels(&other.image.pixels);
+        self.add_pixels(&other.image.pixels, 1.0);
         self.summed += other.summed;
         self.skipped += other.skipped;
+        self.unreadable += other.unreadable;
+        for (sum, more) in self.weights.iter_mut().zip(other.weights) {
+            *sum += more;
+        }
     }
 
-    fn add_pixels(&mut self, pixels: &[f64]) {
+    fn add_pixels(&mut self, pixels: &[f64], weight: f64) {
         assert_eq!(pixels.len(), self.image.pixels.len(), "ROIs of one stack are of one size");
         for (sum, pixel) in self.image.pixels.iter_mut().zip(pixels) {
-            *sum += pixel;
+            *sum += weight * pixel;
         }
     }
 
-    /// The mean image; none if the stack is empty.
+    /// The mean image; none if the stack is empty, or all of its weights are zero.
     pub fn mean(&self) -> Option<Image> {
-        let scale = 1.0 / self.summed as f64;
+        let scale = 1.0 / self.weight();
         let pixels = self.image.pixels.iter().map(|sum| sum * scale).collect();
-        (self.summed > 0).then_some(Image { size: self.image.size, pixels })
-    }
-
-    /// Finds every object of the list on the frame in `path`, and adds its ROI. Reads only the rows
-    /// of these ROIs; with `verify`, reads the frame to its end and checks the checksum of gzip.
-    ///
-    /// After an error the stack is unchanged.
-    pub fn add_frame(
-        &mut self,
-        path: &Path,
-        objects: &[SkyObject],
-        verify: bool,
-        profile: &mut BlockProfile,
-    ) -> Result<FrameReport, StackingError> {
-        let mut report = FrameReport { objects: objects.len() as u64, ..FrameReport::default() };
-        let source = profile.time(CodeBlock::Open, || ByteSource::open(path))?;
-        let frame = profile.time(CodeBlock::ReadHdu, || FitsFile::read_header(source))?;
-        let sky = match (frame.optional_number("SKY")?, self.assumed.sky) {
-            (Some(counts), _) => Sky::Counts(counts),
-            (None, Some(assumed)) => assumed,
-            (None, None) => frame
-                .number("SKY", "the background, counts; or say it with --sky")
-                .map(Sky::Counts)?,
-        };
-        let cal = match (frame.optional_number("CAL")?, self.assumed.cal) {
-            (Some(cal), _) | (None, Some(cal)) => cal,
-            (None, None) => frame.number("CAL", "the flux of one count; or say it with --cal")?,
-        };
-
-        let windows = profile.time(CodeBlock::Radec2xy, || {
-            let projection = Projection::of(&frame)?;
-            let (width, height) = (frame.width(), frame.height());
-            let on = |at: f64, edge: usize| at >= -0.5 && at < edge as f64 - 0.5;
-            let mut windows = Vec::new();
-            for object in objects {
-                match projection.pixel(object.ra, object.dec) {
-                    Some((x, y)) if on(x, width) && on(y, height) => {
-                        match Window::around(x, y, self.size(), width, height) {
-                            Some(window) => windows.push(window),
-                            None => report.border += 1,
-                        }
-                    }
-                    _ => report.outside += 1,
-                }
-            }
-            Ok(windows)
-        })?;
-
-        let first = windows.iter().map(|window| window.y).min().unwrap_or(0);
-        let end = windows.iter().map(|window| window.y + window.tile_size()).max().unwrap_or(0);
-        let rows = profile.time(CodeBlock::ReadHdu, || frame.rows(first..end, verify))?;
-        for window in &windows {
-            match window.cut(&rows, sky, cal, profile) {
-                Some(roi) => {
-                    profile.time(CodeBlock::DoStacking, || self.add(&roi));
-                    report.stacked += 1;
-                }
-                None => report.undefined += 1,
-            }
-        }
-        self.skipped += report.border + report.undefined;
-        Ok(report)
+        (self.weight() > 0.0).then_some(Image { size: self.image.size, pixels })
     }
 
     /// The paper's *writeStacking*: writes the sum to a FITS file that [`Stack::read`] reads.
@@ -195,6 +161,10 @@ impl Stack {
             .text("STACKOP", operation, comment)
             .integer("NSTACK", self.summed as i64, "regions of interest in this image")
             .integer("NSKIP", self.skipped as i64, "left out: cut by a border, or undefined")
+            .integer("NUNREAD", self.unreadable as i64, "frames that could not be read")
+            .text("WEIGHTS", self.weighting.name(), "weights: of OBJECTS, or also VARIANCE")
+            .real("WEIGHT", self.weights[0], "sum of the weights")
+            .real("WEIGHT2", self.weights[1], "sum of the squares of the weights")
             .integer(
                 "CENTRE",
                 (image.size / 2 + 1) as i64,
@@ -219,20 +189,27 @@ impl Stack {
             );
         }
         let summed = file.number("NSTACK", PURPOSE)? as u64;
-        let skipped = file.optional_number("NSKIP")?.unwrap_or(0.0) as u64;
+        let count = |keyword| Ok(file.optional_number(keyword)?.unwrap_or(0.0) as u64);
+        let (skipped, unreadable) = (count("NSKIP")?, count("NUNREAD")?);
+        let partial = |trouble: &str| file.error(FileProblem::Partial(trouble.to_owned()));
+        let weighting = match file.text("WEIGHTS")? {
+            None | Some("OBJECTS") => Weighting::Objects,
+            Some("VARIANCE") => Weighting::Variance,
+            Some(_) => return Err(partial("its WEIGHTS are neither OBJECTS nor VARIANCE")),
+        };
+        // Partial stacks of earlier versions have no weights: each was 1.
+        let weight = |keyword| Ok(file.optional_number(keyword)?.unwrap_or(summed as f64));
+        let weights = [weight("WEIGHT")?, weight("WEIGHT2")?];
+        if weights.iter().any(|&weight| weight < 0.0) {
+            return Err(partial("the sum of its weights is below zero"));
+        }
+        let unusable = partial("it has pixels that are no numbers");
         let pixels = file.rows(0..height, true)?.into_tile().convert();
         if pixels.iter().any(|pixel| !pixel.is_finite()) {
-            return Err(StackingError::new(
-                path,
-                FileProblem::Partial("it has pixels that are no numbers".to_owned()),
-            ));
+            return Err(unusable);
         }
-        Ok(Self {
-            image: Image { size, pixels },
-            summed,
-            skipped,
-            assumed: FrameDefaults::default(),
-        })
+        let image = Image { size, pixels };
+        Ok(Self { image, summed, skipped, unreadable, weights, weighting })
     }
 
     /// Sums partial stacks, in the order given, which fixes the last bits of the result.
@@ -249,6 +226,14 @@ impl Stack {
                         "it is {} pixels wide, the others {}",
                         partial.size(),
                         total.size()
+                    );
+                    return Err(StackingError::new(path, FileProblem::Partial(trouble)));
+                }
+                Some(total) if total.weighting != partial.weighting => {
+                    let trouble = format!(
+                        "its weights are of {}, those of the others of {}",
+                        partial.weighting.name(),
+                        total.weighting.name()
                     );
                     return Err(StackingError::new(path, FileProblem::Partial(trouble)));
                 }

@@ -1,4 +1,4 @@
-//! The two commands as users type them.
+//! The two commands as users type them; `finding.rs` has `stack index` and `stack find`.
 
 use std::fs;
 use std::path::Path;
@@ -52,7 +52,17 @@ fn a_survey_is_stacked_task_by_task() {
             stack(room, &["--object", place, &frame, "--out", &part, "--size", "60", "--profile"]);
         assert_eq!(code, 0, "{error}");
         assert_eq!((value(&out, "stacked"), value(&out, "frame")), ("1", frame.as_str()));
-        for block in ["open", "radec2xy", "readHDU", "getTile", "convertArray"] {
+        for block in [
+            "open",
+            "radec2xy",
+            "readHDU",
+            "curl",
+            "getTile",
+            "convertArray",
+            "calibration",
+            "interpolation",
+            "doStacking",
+        ] {
             assert!(value(&error, block).parse::<f64>().unwrap() >= 0.0);
         }
         assert!(value(&error, "writeStacking").parse::<f64>().unwrap() > 0.0);

@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 
 use eyas_stacking::error::StackingError;
 use eyas_stacking::fits_read::FitsFile;
+use eyas_stacking::frame_work::{FramePlan, FrameReport};
+use eyas_stacking::lists;
 use eyas_stacking::measure::Measurement;
-use eyas_stacking::objects::{self, SkyObject};
+use eyas_stacking::objects::{ListedObject, SkyObject};
 use eyas_stacking::profile::BlockProfile;
 use eyas_stacking::projection::Projection;
-use eyas_stacking::stack::{FrameReport, Image, Stack};
+use eyas_stacking::report::Reason;
+use eyas_stacking::stack::{Image, Stack, Weighting};
 use eyas_stacking::survey::{NOISE_COUNTS, PSF_SIGMA_PIXELS, SOURCE_FLUX, SurveyPlan};
 
 /// A survey of small plain frames with one object each.
@@ -41,7 +44,8 @@ impl Survey {
     }
 
     fn list(&self, name: &str) -> Vec<SkyObject> {
-        objects::read(&self.path(name)).unwrap()
+        let listed = lists::read(&self.path(name)).unwrap().objects;
+        listed.iter().map(|object| object.place).collect()
     }
 }
 
@@ -50,13 +54,29 @@ fn add(
     frame: &Path,
     objects: &[SkyObject],
 ) -> Result<FrameReport, StackingError> {
-    stack.add_frame(frame, objects, false, &mut BlockProfile::default())
+    add_by(&FramePlan::default(), stack, frame, objects)
+}
+
+fn add_by(
+    plan: &FramePlan,
+    stack: &mut Stack,
+    frame: &Path,
+    objects: &[SkyObject],
+) -> Result<FrameReport, StackingError> {
+    let objects: Vec<ListedObject> = objects.iter().map(|&object| object.into()).collect();
+    let mut reports = plan.add_frame(stack, frame, &objects, &mut BlockProfile::default())?;
+    assert_eq!(reports.len(), 1, "one image in a frame");
+    Ok(reports.remove(0))
+}
+
+fn empty(size: usize) -> Stack {
+    Stack::new(size, Weighting::Objects)
 }
 
 /// One task for each frame: object `i` is on frame `i` of a survey with one object a frame.
 fn tasks(survey: &Survey, objects: &[SkyObject]) -> Vec<Stack> {
     let task = |(number, &object): (usize, &SkyObject)| {
-        let mut stack = Stack::new(SIZE);
+        let mut stack = empty(SIZE);
         let report = add(&mut stack, &survey.frame(number as u64), &[object]).unwrap();
         assert_eq!((report.stacked, report.outside), (1, 0));
         stack
@@ -65,7 +85,7 @@ fn tasks(survey: &Survey, objects: &[SkyObject]) -> Vec<Stack> {
 }
 
 fn measure(tasks: &[Stack]) -> Measurement {
-    let mut total = Stack::new(SIZE);
+    let mut total = empty(SIZE);
     tasks.iter().for_each(|task| total.merge(task));
     Measurement::of(&total.mean().unwrap()).unwrap()
 }
@@ -169,11 +189,10 @@ fn gzip_and_plain_frames_make_the_same_stack() {
     assert!(fs::read(gzip.frame(0)).unwrap().starts_with(&[0x1f, 0x8b]));
     let objects = plain.list("objects.csv");
     let stack = |survey: &Survey, verify| {
-        let mut stack = Stack::new(100);
+        let mut stack = empty(100);
         for number in 0..plan.frames {
-            stack
-                .add_frame(&survey.frame(number), &objects, verify, &mut BlockProfile::default())
-                .unwrap();
+            let plan = FramePlan { verify, ..FramePlan::default() };
+            add_by(&plan, &mut stack, &survey.frame(number), &objects).unwrap();
         }
         assert_eq!(stack.summed(), 12);
         stack
@@ -185,7 +204,7 @@ fn gzip_and_plain_frames_make_the_same_stack() {
     // gzip is recognised by content, not by name, also with several members, as bgzip writes.
     let (name, packed) = (gzip.path("frame.dat"), fs::read(gzip.frame(0)).unwrap());
     let whole = fs::read(plain.frame(0)).unwrap();
-    let (mut one, mut two) = (Stack::new(100), Stack::new(100));
+    let (mut one, mut two) = (empty(100), empty(100));
     add(&mut one, &plain.frame(0), &objects).unwrap();
     fs::write(&name, packed).unwrap();
     add(&mut two, &name, &objects).unwrap();
@@ -197,7 +216,7 @@ fn gzip_and_plain_frames_make_the_same_stack() {
         member.finish().unwrap();
     }
     fs::write(&name, members).unwrap();
-    let mut three = Stack::new(100);
+    let mut three = empty(100);
     add(&mut three, &name, &objects).unwrap();
     assert_eq!(one, three);
 }
@@ -213,7 +232,7 @@ fn calibration_takes_the_sky_away_and_gives_flux() {
     for (number, object) in objects.iter().enumerate() {
         let file = FitsFile::open(&survey.frame(number as u64)).unwrap();
         let cal = file.number("CAL", "").unwrap();
-        let mut stack = Stack::new(100);
+        let mut stack = empty(100);
         add(&mut stack, &survey.frame(number as u64), &[*object]).unwrap();
         let image = stack.mean().unwrap();
         let mean = image.pixels.iter().sum::<f64>() / image.pixels.len() as f64;
@@ -242,7 +261,7 @@ fn the_shift_puts_a_source_on_the_middle_pixel() {
         frame.sources.clear();
         fs::write(&path, frame.file(false)).unwrap();
         let (ra, dec) = frame.sky(x, y);
-        let mut stack = Stack::new(100);
+        let mut stack = empty(100);
         add(&mut stack, &path, &[SkyObject { ra, dec }]).unwrap();
         let (found_x, found_y) = centroid(&stack.mean().unwrap());
         assert!(
@@ -282,15 +301,16 @@ fn objects_at_the_border_or_elsewhere_are_counted_and_left_out() {
         [at(-2.0, 150.0), at(200.0, 302.0), SkyObject { ra: frame.centre.0 + 180.0, dec: 0.0 }];
     let all = [&inside[..], &border[..], &outside[..]].concat();
 
-    let mut stack = Stack::new(100);
+    let mut stack = empty(100);
     let report = add(&mut stack, &survey.frame(0), &all).unwrap();
-    assert_eq!(
-        report,
-        FrameReport { objects: 10, stacked: 3, border: 4, undefined: 0, outside: 3 }
-    );
+    let counts = [report.objects, report.stacked, report.border, report.undefined, report.outside];
+    assert_eq!(counts, [10, 3, 4, 0, 3]);
+    let border = (3..7).map(|number| (number, Some(Reason::Border)));
+    let shown: Vec<_> = (0..3).map(|number| (number, None)).chain(border).collect();
+    assert_eq!(report.shown, shown);
     assert_eq!((stack.summed(), stack.skipped()), (3, 4));
 
-    let mut only_inside = Stack::new(100);
+    let mut only_inside = empty(100);
     add(&mut only_inside, &survey.frame(0), &inside).unwrap();
     assert_eq!(stack.mean(), only_inside.mean());
 }
@@ -300,10 +320,10 @@ fn partial_stacks_add_up_in_files() {
     let survey =
         Survey::write(SurveyPlan { frames: 4, objects: 8, width: 200, height: 200, ..SMALL });
     let objects = survey.list("objects.csv");
-    let mut whole = Stack::new(100);
+    let mut whole = empty(100);
     let mut files = Vec::new();
     for number in 0..4 {
-        let mut partial = Stack::new(100);
+        let mut partial = empty(100);
         add(&mut partial, &survey.frame(number), &objects).unwrap();
         whole.merge(&partial);
         files.push(survey.path(&format!("p{number}.fits")));
@@ -317,7 +337,7 @@ fn partial_stacks_add_up_in_files() {
     let mean = survey.path("mean.fits");
     whole.write_mean(&mean, &whole.mean().unwrap()).unwrap();
     assert!(Stack::read(&mean).unwrap_err().to_string().contains("it is a mean"));
-    Stack::new(50).write(&mean).unwrap();
+    empty(50).write(&mean).unwrap();
     let error = Stack::sum([&files[0], &mean]).unwrap_err().to_string();
     assert!(
         error.contains("mean.fits") && error.contains("50 pixels wide, the others 100"),

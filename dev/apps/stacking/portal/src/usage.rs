@@ -17,7 +17,7 @@ const PERIOD_MS: u64 = 24 * 3600 * 1000;
 #[derive(Debug, thiserror::Error)]
 pub enum UsageError {
     #[error(
-        "the job has {wanted} object-frames, and the account has {left} of its {quota} for 24 hours \
+        "the job has {wanted} object-frames, and the account has {left} of its {quota} for 24 h \
          left: stack fewer positions, {later}or ask the administrator for a larger quota"
     )]
     Exceeded { wanted: u64, left: u64, quota: u64, later: String },

@@ -101,6 +101,19 @@ pub fn read(header: &Header) -> Result<Projection, FileProblem> {
     Ok(Projection { reference, sip, linear, inverse, longitude, tpv, map, rotation })
 }
 
+/// Whether [`read`] may ask for a keyword.
+pub fn is_read(keyword: &str) -> bool {
+    const BEGIN: [&str; 13] = [
+        "CTYPE", "CUNIT", "CRPIX", "CRVAL", "CDELT", "CROTA", "CD", "PC", "PV", "A_", "B_",
+        "CPDIS", "CQDIS",
+    ];
+    const NAMES: [&str; 8] =
+        ["RADESYS", "RADECSYS", "EQUINOX", "EPOCH", "LONPOLE", "LATPOLE", "D2IMDIS1", "D2IMDIS2"];
+    NAMES.contains(&keyword)
+        || keyword == "D2IMARR"
+        || BEGIN.iter().any(|begin| keyword.starts_with(begin))
+}
+
 /// The purpose of keywords that every frame must have.
 const WHERE: &str = "where the frame is on the sky";
 
