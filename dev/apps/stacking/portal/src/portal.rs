@@ -7,9 +7,13 @@ use crate::accounts::AccountBook;
 use crate::attempts::SignInAttempts;
 use crate::cluster_api::ClusterApi;
 use crate::job_store::{JobStore, StoreError};
+use crate::record::{Phase, StackJob};
 use crate::sessions::Sessions;
 use crate::surveys::Surveys;
 use crate::usage::Usage;
+
+/// What a job takes as long as none has ended.
+const UNKNOWN_MS: u64 = 60_000;
 
 /// Lifetimes that the administrator has set.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +46,19 @@ impl Portal {
     /// The folder with the files of a job.
     pub fn folder_of(&self, id: &str) -> PathBuf {
         self.work.join(id)
+    }
+
+    /// The estimated end of a job, milliseconds since 1970; of one that has ended, its end. A job
+    /// that has not begun takes as long as others have taken.
+    pub fn quote_ms(&self, job: &StackJob, now_ms: u64) -> u64 {
+        if let Some(known) = job.ended_ms.or(job.estimated_end_ms(now_ms)) {
+            return known;
+        }
+        let ended = self.jobs.list(|job| job.phase == Phase::Completed);
+        let taken = ended.iter().filter_map(|job| job.ended_ms?.checked_sub(job.started_ms?));
+        let (sum, count) = taken.fold((0, 0), |(sum, count), ms| (sum + ms, count + 1));
+        let usual = u64::checked_div(sum, count).unwrap_or(UNKNOWN_MS);
+        job.started_ms.unwrap_or(now_ms).saturating_add(usual).max(now_ms)
     }
 
     /// Removes a deleted job from the disk.

@@ -22,9 +22,7 @@ use crate::record::{Phase, StackJob};
 use crate::results::result_kind;
 use crate::secrets::unix_ms;
 use crate::upload::Form;
-use crate::uws_documents::{
-    job_document, jobs_document, parameters_document, quote, results_document,
-};
+use crate::uws_documents::{job_document, jobs_document, parameters_document, results_document};
 
 /// `WAIT` waits for this time at most, also if it asks for more, or for ever with -1.
 const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -151,7 +149,8 @@ pub async fn show(
         }
     }
     let job = visible(&portal, &caller, &id)?;
-    Ok(xml(job_document(&job, &base_of(&url), unix_ms())))
+    let quote_ms = portal.quote_ms(&job, unix_ms());
+    Ok(xml(job_document(&job, &base_of(&url), quote_ms)))
 }
 
 /// `POST /async/{id}`: parameters, or `ACTION=DELETE`.
@@ -224,7 +223,7 @@ pub async fn part(
         "phase" => plain(job.phase.name().to_owned()),
         "executionduration" => plain(job.duration_s.to_string()),
         "destruction" => plain(iso(job.destruction_ms)),
-        "quote" => plain(quote(&job, unix_ms()).unwrap_or_default()),
+        "quote" => plain(iso(portal.quote_ms(&job, unix_ms()))),
         "owner" => plain(job.owner),
         "parameters" => xml(parameters_document(&job, &base)),
         "results" => xml(results_document(&job, &base)),

@@ -18,13 +18,8 @@ fn element(name: &str, text: Option<String>) -> String {
     }
 }
 
-/// The estimated end of a job that runs; of one that has ended, its end.
-pub fn quote(job: &StackJob, now_ms: u64) -> Option<String> {
-    job.estimated_end_ms(now_ms).or(job.ended_ms).map(iso)
-}
-
 /// `uws:job`. `base` is the URL of the list of jobs.
-pub fn job_document(job: &StackJob, base: &str, now_ms: u64) -> String {
+pub fn job_document(job: &StackJob, base: &str, quote_ms: u64) -> String {
     let mut text = format!("{HEAD}<uws:job version=\"1.1\" {SPACES}>\n");
     text += &element("jobId", Some(job.id.clone()));
     if let Some(run_id) = &job.run_id {
@@ -32,7 +27,7 @@ pub fn job_document(job: &StackJob, base: &str, now_ms: u64) -> String {
     }
     text += &element("ownerId", Some(job.owner.clone()));
     text += &element("phase", Some(job.phase.name().to_owned()));
-    text += &element("quote", quote(job, now_ms));
+    text += &element("quote", Some(iso(quote_ms)));
     text += &element("creationTime", Some(iso(job.created_ms)));
     text += &element("startTime", job.started_ms.map(iso));
     text += &element("endTime", job.ended_ms.map(iso));
