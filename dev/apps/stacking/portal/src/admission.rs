@@ -291,7 +291,8 @@ fn with_headers(mut response: Response<Body>, path: &str) -> Response {
     for (name, value) in [
         ("content-security-policy", CONTENT_POLICY),
         ("x-content-type-options", "nosniff"),
-        ("referrer-policy", "no-referrer"),
+        // With `no-referrer`, browsers would send the forms of the portal with `Origin: null`.
+        ("referrer-policy", "same-origin"),
         ("cross-origin-opener-policy", "same-origin"),
         ("cross-origin-resource-policy", "same-origin"),
         ("cache-control", cached),

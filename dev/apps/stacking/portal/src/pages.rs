@@ -331,7 +331,7 @@ fn described(portal: &Portal, job: &StackJob) -> Html {
             band.unwrap_or_default(),
         ))
         .part(time(job.created_ms))
-        .raw("; deleted ")
+        .raw("; kept until ")
         .part(time(job.destruction_ms))
         .raw(".</p>")
 }

@@ -17,7 +17,7 @@ const MAX_BAND_BYTES: usize = 32;
 const RA: &[&str] = &["ra", "raj2000", "_raj2000", "ra_icrs", "ra_deg", "s_ra"];
 const DEC: &[&str] =
     &["dec", "de", "dej2000", "_dej2000", "decj2000", "de_icrs", "dec_deg", "s_dec"];
-const NAME: &[&str] = &["name", "id", "objid", "object", "source_id"];
+const NAME: &[&str] = &["name", "id", "main_id", "objid", "object", "source_id"];
 const BAND: &[&str] = &["band", "filter"];
 const WEIGHT: &[&str] = &["weight"];
 

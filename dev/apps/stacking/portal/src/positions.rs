@@ -7,10 +7,11 @@ use crate::votable_in::read_votable;
 /// Reads a list of any of the formats.
 pub fn read_positions(bytes: &[u8]) -> Result<PositionList, ListError> {
     let text = std::str::from_utf8(bytes).map_err(|_| ListError::NotText)?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    // Browsers end lines with both characters, of which the reader of CSV would count one late.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
     let list = match text.trim_start().starts_with('<') {
-        true => read_votable(text)?,
-        false => read_text(text)?,
+        true => read_votable(&text)?,
+        false => read_text(&text)?,
     };
     match list.positions.is_empty() && list.off_sky.is_empty() {
         true => Err(ListError::Empty),
@@ -135,6 +136,7 @@ mod tests {
         assert!(wrong("# nothing\n").contains("no positions"));
         assert!(wrong("a,b\n1,2\n").contains("right ascension"));
         assert!(wrong("ra,dec\n1,2\n10h3m,4\n").contains("line 3"));
+        assert!(wrong("ra,dec\r\n1,2\r\n10h3m,4\r\n").contains("line 3"));
         assert!(wrong("1 2\n3\n").contains("line 2"));
         assert!(wrong("ra,dec,weight\n1,2,-1\n").contains("above 0"));
         assert!(wrong("ra,dec,band\n1,2,--help\n").contains("band"));

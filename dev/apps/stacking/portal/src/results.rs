@@ -69,7 +69,7 @@ pub const RESULTS: [ResultKind; 6] = [
         file: "provenance.json",
         mime: "application/json",
         words: "Provenance: parameters, survey, programs, times",
-        semantics: "#documentation",
+        semantics: "#auxiliary",
     },
 ];
 

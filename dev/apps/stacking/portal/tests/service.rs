@@ -190,7 +190,7 @@ async fn uws_drives_a_job_from_its_creation_to_its_destruction() {
     })
     .await;
     let id = job.rsplit('/').next().unwrap();
-    assert!(!site.path("work").join(id).exists());
+    site.until("its files are gone", async || !site.path("work").join(id).exists()).await;
 }
 
 #[tokio::test]

@@ -1,6 +1,9 @@
 //! A site for tests: a cluster of two nodes, `eyas web`, surveys and the portal, in a folder of its
 //! own. All processes end with it.
 
+// Each file of tests uses a part of it.
+#![allow(dead_code)]
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -20,9 +23,33 @@ fn program(name: &str) -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_astroportal")).with_file_name(name)
 }
 
-/// `eyas`, of the build or of `EYAS_BIN`.
-fn eyas() -> PathBuf {
-    std::env::var_os("EYAS_BIN").map_or_else(|| program("eyas"), PathBuf::from)
+/// The programs that tests need.
+pub struct Programs {
+    /// Of the build, or of `EYAS_BIN`.
+    pub eyas: PathBuf,
+}
+
+impl Programs {
+    /// The programs, if they were built; else that is said, and in CI it is a failure.
+    pub fn found() -> Option<Self> {
+        let eyas = std::env::var_os("EYAS_BIN").map_or_else(|| program("eyas"), PathBuf::from);
+        let programs = Programs { eyas };
+        match programs.all().into_iter().find(|(_, path)| !path.exists()) {
+            None => Some(programs),
+            Some((_, missing)) => {
+                let missing = missing.display();
+                assert!(std::env::var_os("CI").is_none(), "{missing} is missing");
+                eprintln!("SKIPPED: {missing} is missing: build the workspace, or set EYAS_BIN");
+                None
+            }
+        }
+    }
+
+    /// Their names and paths.
+    pub fn all(&self) -> [(&'static str, PathBuf); 4] {
+        let built = |name| (name, program(name));
+        [("eyas", self.eyas.clone()), built("stack"), built("survey"), built("astroportal")]
+    }
 }
 
 /// The value of an element of UWS.
@@ -83,6 +110,7 @@ impl Answer {
 /// A site.
 pub struct Site {
     folder: TempDir,
+    programs: Programs,
     client: Client,
     surveys: String,
     stack: PathBuf,
@@ -99,13 +127,7 @@ impl Site {
     /// Starts a cluster and its web; `None`, which is said, if `eyas` was not built.
     #[track_caller]
     pub fn new() -> Option<Self> {
-        let needed = [eyas(), program("stack"), program("survey")];
-        if let Some(missing) = needed.iter().find(|path| !path.exists()) {
-            let missing = missing.display();
-            assert!(std::env::var_os("CI").is_none(), "{missing} is missing");
-            eprintln!("SKIPPED: {missing} is missing: build the workspace, or set EYAS_BIN");
-            return None;
-        }
+        let programs = Programs::found()?;
         let folder = tempfile::tempdir().unwrap();
         let client = Client::builder().redirect(reqwest::redirect::Policy::none());
         // A connection that is kept would end with a portal that is killed.
@@ -114,6 +136,7 @@ impl Site {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut site = Site {
             folder,
+            programs,
             client: client.no_proxy().build().unwrap(),
             surveys: String::new(),
             stack: program("stack"),
@@ -150,7 +173,7 @@ impl Site {
     }
 
     fn eyas(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(eyas());
+        let mut command = Command::new(&self.programs.eyas);
         command.args(["--cluster", CLUSTER]).args(words).stdin(Stdio::null());
         command.env("EYAS_HOME", self.path("home")).env("TMPDIR", self.folder.path());
         command
