@@ -55,7 +55,7 @@ pub async fn sign_in(
     headers: HeaderMap,
     body: Body,
 ) -> Answered {
-    let form = Form::read(&headers, body).await?;
+    let form = Form::read_small(&headers, body).await?;
     let name = form.text("NAME").unwrap_or_default().to_owned();
     let password = form.text("PASSWORD").unwrap_or_default().to_owned();
     if let Some(seconds) = portal.attempts.begin(&name, unix_ms()) {

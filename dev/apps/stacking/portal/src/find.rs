@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tokio::process::Command;
+use tokio::task::block_in_place;
 use tokio::time::timeout;
 
 use crate::outcome_files::{
@@ -60,20 +61,30 @@ pub async fn find_frames(
         _ => {}
     }
     fs::create_dir_all(folder.join("partials"))?;
-    let mut missing: Vec<MissingObject> = list.off_sky.iter().map(off_sky).collect();
+    let missing: Vec<MissingObject> = list.off_sky.iter().map(off_sky).collect();
     if list.positions.is_empty() {
         write_missing(&folder, &missing)?;
         return Ok(found_frames(&[], &missing, 0));
     }
     write_shared(&folder.join("find.csv"), list_for_find(&list, job.params.weights).as_bytes())?;
     run_find(portal, job, survey, &folder).await?;
+    block_in_place(|| keep_found(&folder, survey, &list, missing))
+}
+
+/// Keeps the tasks, and the objects that were not found with those that are off the sky.
+fn keep_found(
+    folder: &Path,
+    survey: &Survey,
+    list: &PositionList,
+    mut missing: Vec<MissingObject>,
+) -> Result<FoundFrames, RunError> {
     let report: FindReport = serde_json::from_slice(&fs::read(folder.join("find.json"))?)
         .map_err(|why| RunError::Job(format!("the report of `stack find` is damaged: {why}")))?;
-    missing.extend(report.not_stacked.iter().map(|row| missing_object(&list, row)));
+    missing.extend(report.not_stacked.iter().map(|row| missing_object(list, row)));
     missing.sort_by_key(|object| object.row);
-    write_missing(&folder, &missing)?;
-    let (tasks, lost) = frame_tasks(&folder, survey)?;
-    write_tasks(&folder, &tasks)?;
+    write_missing(folder, &missing)?;
+    let (tasks, lost) = frame_tasks(folder, survey)?;
+    write_tasks(folder, &tasks)?;
     let bytes = serde_json::to_vec(&lost).map_err(io::Error::from)?;
     write_shared(&folder.join(MISSING_FRAMES), &bytes)?;
     Ok(found_frames(&tasks, &missing, lost.len()))

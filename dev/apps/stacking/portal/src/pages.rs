@@ -8,6 +8,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+use tokio::task::block_in_place;
 
 use crate::accounts::Role;
 use crate::admission::{Caller, redirect};
@@ -199,7 +200,7 @@ pub async fn submit(
 ) -> Answered {
     caller.must_be(Role::Submit)?;
     let form = Form::read(&headers, body).await?;
-    let job = lifecycle::create(&portal, &caller.account.name, &form)?;
+    let job = block_in_place(|| lifecycle::create(&portal, &caller.account.name, &form))?;
     lifecycle::run(&portal, &job.id).inspect_err(|_| {
         let _ = lifecycle::delete(&portal, &job.id);
     })?;

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 
 use serde_json::json;
 
@@ -13,7 +14,7 @@ use crate::position_files::{csv_text, kept_positions};
 use crate::record::{ResultFile, StackJob};
 use crate::secrets::unix_ms;
 use crate::votable_out::{VoDocument, VoField};
-use crate::whole_file::write_shared;
+use crate::whole_file::write_all_shared;
 
 /// A kind of result: its id in UWS, its file, its type, and what it is in words.
 pub struct ResultKind {
@@ -79,26 +80,39 @@ pub fn result_kind(id: &str) -> Option<&'static ResultKind> {
 }
 
 /// Writes the results that follow from the files in the folder of a job. Returns all results, those
-/// of `stack --sum` as well. What is no longer needed is removed.
+/// of `stack --sum` as well.
 pub fn write_results(portal: &Portal, job: &StackJob) -> io::Result<Vec<ResultFile>> {
     let folder = portal.folder_of(&job.id);
     let (missing, bad) = (kept_missing(&folder)?, bad_frames(&folder)?);
-    let write = |name: &str, text: String| write_shared(&folder.join(name), text.as_bytes());
-    write("not-found.csv", missing_csv(&missing))?;
-    write("not-readable.csv", bad_csv(&bad))?;
-    write("report.vot", report(job, &missing, &bad))?;
-    write("provenance.json", provenance(portal, job)?)?;
-    for name in ["partials", "lists", "found"] {
-        match fs::remove_dir_all(folder.join(name)) {
-            Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
-            _ => {}
-        }
-    }
+    let files = [
+        ("not-found.csv", missing_csv(&missing)),
+        ("not-readable.csv", bad_csv(&bad)),
+        ("report.vot", report(job, &missing, &bad)),
+        ("provenance.json", provenance(portal, job)?),
+    ];
+    write_all_shared(&folder, &files)?;
     let there = RESULTS.iter().filter_map(|kind| {
         let bytes = fs::metadata(folder.join(kind.file)).ok()?.len();
         Some(ResultFile { id: kind.id.to_owned(), mime: kind.mime.to_owned(), bytes })
     });
     Ok(there.collect())
+}
+
+/// Removes the files of a job that has ended which no result needs.
+pub fn remove_scratch(folder: &Path) -> io::Result<()> {
+    for name in ["partials", "lists"] {
+        match fs::remove_dir_all(folder.join(name)) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
+            _ => {}
+        }
+    }
+    for name in ["find.csv", "find.json", "find-tasks.csv", "partials.txt", "tasks.tsv"] {
+        match fs::remove_file(folder.join(name)) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn missing_csv(missing: &[MissingObject]) -> String {

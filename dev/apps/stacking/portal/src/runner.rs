@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use tokio::task::block_in_place;
 use tokio::time::sleep;
 
 use crate::cluster_api::{ClusterError, JobProgress};
@@ -16,7 +17,7 @@ use crate::job_store::StoreError;
 use crate::params::Weights;
 use crate::portal::Portal;
 use crate::record::{ClusterJob, Phase, StackJob, Step};
-use crate::results::write_results;
+use crate::results::{remove_scratch, write_results};
 use crate::runner_error::RunError;
 use crate::secrets::unix_ms;
 
@@ -126,14 +127,16 @@ async fn step(portal: &Portal, id: &str) -> Result<bool, RunError> {
         job.started_ms = job.started_ms.or(Some(unix_ms()));
         Ok(())
     })?;
+    tracing::debug!("job {id} is at the step {:?}", job.step);
     match job.step {
         Step::Find => find(portal, &job).await?,
         Step::Stack => {
             let ended = on_cluster(portal, &job, stack_request(portal, &job)).await?;
+            tracing::debug!("the tasks of job {id} have ended");
             let outcomes = patiently(portal, id, || collect_outcomes(portal, &job, &ended)).await?;
             let outcomes = outcomes?;
-            let not_found = add_left_out(&portal.folder_of(id))?;
-            write_partials(portal, &job)?;
+            let not_found = block_in_place(|| add_left_out(&portal.folder_of(id)))?;
+            block_in_place(|| write_partials(portal, &job))?;
             portal.jobs.change::<RunError>(id, |job| {
                 job.counts.not_readable += outcomes.not_readable;
                 job.counts.nodes = outcomes.nodes;
@@ -144,6 +147,7 @@ async fn step(portal: &Portal, id: &str) -> Result<bool, RunError> {
         }
         Step::Sum => {
             let ended = on_cluster(portal, &job, sum_request(portal, &job)).await?;
+            tracing::debug!("the sum of job {id} has ended");
             let measured = patiently(portal, id, || printed_measures(portal, &ended)).await?;
             let measured = measured.map_err(RunError::Job)?;
             portal.jobs.change::<RunError>(id, |job| {
@@ -154,7 +158,7 @@ async fn step(portal: &Portal, id: &str) -> Result<bool, RunError> {
             })?;
         }
         Step::Write => {
-            let results = write_results(portal, &job)?;
+            let results = block_in_place(|| write_results(portal, &job))?;
             portal.jobs.change::<RunError>(id, |job| {
                 job.results = results;
                 Ok(())
@@ -188,6 +192,13 @@ async fn find(portal: &Portal, job: &StackJob) -> Result<(), RunError> {
         job.step = Step::Stack;
         Ok(())
     })?;
+    if found.tasks == 0 && found.not_readable > 0 {
+        return Err(RunError::Job(
+            "none of the frames that show the positions can be read: see the list of data that \
+             could not be read"
+                .into(),
+        ));
+    }
     if found.tasks == 0 {
         return Err(RunError::Job(
             "no frame of the survey shows one of the positions in this band: see the list of \
@@ -213,6 +224,12 @@ fn stack_request(portal: &Portal, job: &StackJob) -> Value {
     }
     if let Some(cal) = survey.and_then(|survey| survey.cal) {
         command.push(json!(format!("--cal={cal}")));
+    }
+    if let Some(band) = survey.and_then(|survey| survey.band.as_ref()) {
+        command.push(json!(format!("--band={band}")));
+    }
+    if let Some(keyword) = survey.and_then(|survey| survey.band_keyword.as_ref()) {
+        command.push(json!(format!("--band-keyword={keyword}")));
     }
     let words = ["--hdu", "{4}", "--report", "report.json", "--list", "{2}", "{1}"];
     command.extend(words.map(|word| json!(word)));
@@ -359,8 +376,12 @@ async fn clean_up(portal: &Portal, id: &str) {
         job.to_cancel = false;
         Ok(())
     });
+    let folder = portal.folder_of(id);
     let removed = match changed {
         Ok(job) if job.is_deleted => portal.remove_job(id),
+        Ok(job) if job.phase.is_over() => {
+            block_in_place(|| remove_scratch(&folder)).map_err(|why| StoreError::File(folder, why))
+        }
         Ok(_) | Err(StoreError::Gone(_)) => Ok(()),
         Err(why) => Err(why),
     };

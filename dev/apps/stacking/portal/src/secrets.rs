@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn passwords_are_told_apart_and_salted() {
-        let (one, two) = (PasswordHash::of("a pass word").unwrap(), PasswordHash::of("a pass word"));
+        let (one, two) =
+            (PasswordHash::of("a pass word").unwrap(), PasswordHash::of("a pass word"));
         assert!(one.is_of("a pass word") && !one.is_of("a pass worD") && !one.is_of(""));
         assert_ne!(one.hash, two.unwrap().hash);
         let damaged = PasswordHash { salt: "x".into(), ..one };

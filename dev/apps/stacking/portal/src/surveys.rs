@@ -50,6 +50,10 @@ pub struct Survey {
     pub pixel_scale: f64,
     /// Object-frames of a job.
     pub quota: u64,
+    /// Band of frames whose header has none, as it was given to `stack index --band`.
+    pub band: Option<String>,
+    /// Keyword with the band, as it was given to `stack index --band-keyword`.
+    pub band_keyword: Option<String>,
     /// Background of frames without the keyword SKY: `median`, or counts.
     pub sky: Option<String>,
     /// Flux of one count in frames without the keyword CAL.
@@ -119,6 +123,16 @@ fn check(survey: &mut Survey) -> Result<(), String> {
     }
     if let Some(wrong) = survey.bands.iter().find(|band| !is_band(band)) {
         return Err(format!("`{wrong}` cannot be the name of a band"));
+    }
+    if survey.band.as_ref().is_some_and(|band| !is_band(band)) {
+        return Err("`band` cannot be the name of a band".into());
+    }
+    let is_key = |key: &String| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+        (1..=8).contains(&key.len()) && !key.starts_with('-') && key.chars().all(is_plain)
+    };
+    if survey.band_keyword.as_ref().is_some_and(|key| !is_key(key)) {
+        return Err("`band_keyword` is not a keyword of FITS, such as FILTER".into());
     }
     if !(survey.pixel_scale > 0.0 && survey.pixel_scale.is_finite()) {
         return Err("write pixel_scale in arcsec, such as 0.396".into());

@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use memchr::memmem;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::problem::Problem;
 
@@ -15,28 +16,50 @@ use crate::problem::Problem;
 const MAX_UPLOAD_BYTES: usize = 16 << 20;
 /// Largest content of a compressed list.
 const MAX_UNPACKED_BYTES: usize = 32 << 20;
+/// Requests of more than the first number of bytes that are read and handled at the same time; others
+/// wait.
+const SMALL_BYTES: u64 = 64 << 10;
+const MAX_UPLOADS: usize = 16;
+static UPLOADS: Semaphore = Semaphore::const_new(MAX_UPLOADS);
 /// Fields of a form.
 const MAX_FORM_FIELDS: usize = 100;
 
 /// The fields of a form, as they were sent.
 #[derive(Default)]
-pub struct Form(Vec<(String, Vec<u8>)>);
+pub struct Form {
+    fields: Vec<(String, Vec<u8>)>,
+    /// Held until the form was handled, if it is large.
+    _permit: Option<SemaphorePermit<'static>>,
+}
 
 impl Form {
     /// Reads the form in a body. A body that is too large is refused by its length, before it is
     /// read.
     pub async fn read(headers: &HeaderMap, body: Body) -> Result<Self, Problem> {
-        let bytes = read_body(headers, body).await?;
+        let length = length_of(headers);
+        let is_small = length.is_some_and(|length| length <= SMALL_BYTES);
+        // The semaphore is never closed.
+        let permit = if is_small { None } else { UPLOADS.acquire().await.ok() };
+        let bytes = read_body(headers, body, MAX_UPLOAD_BYTES).await?;
+        Ok(Form { _permit: permit, ..Form::parsed(headers, &bytes)? })
+    }
+
+    /// Reads a small form, of a request that shows no account.
+    pub async fn read_small(headers: &HeaderMap, body: Body) -> Result<Self, Problem> {
+        Form::parsed(headers, &read_body(headers, body, SMALL_BYTES as usize).await?)
+    }
+
+    fn parsed(headers: &HeaderMap, bytes: &Bytes) -> Result<Self, Problem> {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let kind = text(header::CONTENT_TYPE).unwrap_or_default();
         let plain = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let fields = match &*plain {
-            "application/x-www-form-urlencoded" => url_fields(&bytes),
+            "application/x-www-form-urlencoded" => url_fields(bytes),
             "multipart/form-data" => {
                 let boundary = boundary_of(kind).ok_or_else(|| {
                     Problem::wrong("the form has no boundary: send multipart/form-data with one")
                 })?;
-                multipart_fields(&bytes, &boundary)?
+                multipart_fields(bytes, &boundary)?
             }
             "" if bytes.is_empty() => Vec::new(),
             _ => {
@@ -47,49 +70,51 @@ impl Form {
         };
         match fields.len() > MAX_FORM_FIELDS {
             true => Err(Problem::wrong("the form has too many fields")),
-            false => Ok(Form(fields)),
+            false => Ok(Form { fields, _permit: None }),
         }
     }
 
     /// The parameters behind the `?` of a URL.
     pub fn of_query(query: Option<&str>) -> Self {
-        Form(url_fields(query.unwrap_or_default().as_bytes()))
+        let fields = url_fields(query.unwrap_or_default().as_bytes());
+        Form { fields, _permit: None }
     }
 
     /// All fields: names are compared without regard to case, as IVOA's protocols have it.
     pub fn fields(&self) -> impl Iterator<Item = (String, &[u8])> {
-        self.0.iter().map(|(name, value)| (name.to_ascii_uppercase(), &**value))
+        self.fields.iter().map(|(name, value)| (name.to_ascii_uppercase(), &**value))
     }
 
     /// The last field of a name, as text without blanks at its ends.
     pub fn text(&self, name: &str) -> Option<&str> {
-        let found = self.0.iter().rev().find(|(field, _)| field.eq_ignore_ascii_case(name));
+        let found = self.fields.iter().rev().find(|(field, _)| field.eq_ignore_ascii_case(name));
         found.and_then(|(_, value)| std::str::from_utf8(value).ok()).map(str::trim)
     }
 
     /// All fields of a name, as text.
     pub fn texts(&self, name: &str) -> Vec<&str> {
-        let fields = self.0.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name));
+        let fields = self.fields.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name));
         fields.filter_map(|(_, value)| std::str::from_utf8(value).ok()).collect()
     }
 }
 
-async fn read_body(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+fn length_of(headers: &HeaderMap) -> Option<u64> {
+    let length = headers.get(header::CONTENT_LENGTH)?.to_str().ok()?;
+    length.parse().ok()
+}
+
+async fn read_body(headers: &HeaderMap, body: Body, bound: usize) -> Result<Bytes, Problem> {
     let too_large = || {
-        let words = format!("the request has more than {} MiB", MAX_UPLOAD_BYTES >> 20);
+        let words = format!("the request has more than {} KiB", bound >> 10);
         Problem::too_large(format!("{words}: send fewer positions, or compress the file with gzip"))
     };
     if headers.contains_key(header::CONTENT_ENCODING) {
         return Err(Problem::unsupported("send the request without Content-Encoding"));
     }
-    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-    if length
-        .and_then(|length| length.parse().ok())
-        .is_some_and(|n: u64| n > MAX_UPLOAD_BYTES as u64)
-    {
+    if length_of(headers).is_some_and(|length| length > bound as u64) {
         return Err(too_large());
     }
-    to_bytes(body, MAX_UPLOAD_BYTES).await.map_err(|_| too_large())
+    to_bytes(body, bound).await.map_err(|_| too_large())
 }
 
 fn url_fields(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {

@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use tokio::task::block_in_place;
 use tokio::time::timeout;
 
 use crate::accounts::Role;
@@ -119,7 +120,7 @@ pub async fn create(
     if phase.is_some_and(|phase| phase != "RUN") {
         return Err(Problem::wrong("a job is created with PHASE=RUN, or without PHASE"));
     }
-    let job = lifecycle::create(&portal, &caller.account.name, &form)?;
+    let job = block_in_place(|| lifecycle::create(&portal, &caller.account.name, &form))?;
     if phase.is_some() {
         // A job that cannot run is not left behind.
         lifecycle::run(&portal, &job.id).inspect_err(|_| {
@@ -201,7 +202,7 @@ fn change(portal: &Arc<Portal>, id: &str, form: &Form) -> Result<(), Problem> {
         lifecycle::set_duration(portal, id, text)?;
     }
     if form.fields().any(|(name, _)| is_param(&name)) {
-        lifecycle::set_params(portal, id, form)?;
+        block_in_place(|| lifecycle::set_params(portal, id, form))?;
     }
     match form.text("PHASE") {
         None => Ok(()),
@@ -259,7 +260,7 @@ pub async fn set_part(
         "executionduration" => "EXECUTIONDURATION",
         "destruction" => "DESTRUCTION",
         "parameters" => {
-            lifecycle::set_params(&portal, &id, &form)?;
+            block_in_place(|| lifecycle::set_params(&portal, &id, &form))?;
             return Ok(to_job(&url, &id));
         }
         _ => return Err(Problem::missing("this part of a job cannot be set")),

@@ -15,6 +15,16 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write(path, bytes, 0o600)
 }
 
+/// Writes files that belong together. All are on disk when the call returns; to sync them after the
+/// last one is written takes little longer than to sync one.
+pub fn write_all_shared(folder: &Path, files: &[(&str, String)]) -> io::Result<()> {
+    for (name, text) in files {
+        fs::write(folder.join(name), text)?;
+    }
+    files.iter().try_for_each(|(name, _)| File::open(folder.join(name))?.sync_all())?;
+    File::open(folder)?.sync_all()
+}
+
 /// Writes a file that the nodes of the cluster can read.
 pub fn write_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write(path, bytes, 0o644)

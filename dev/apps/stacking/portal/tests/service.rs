@@ -4,7 +4,10 @@
 mod site;
 
 use std::fs;
+use std::io::Write;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use reqwest::{Client, Method, StatusCode};
 use site::{Answer, Site, value_of};
 
@@ -225,6 +228,75 @@ async fn restarts_lose_no_job_and_run_none_twice() {
     assert_eq!(jobs.len(), 2, "one job stacks, and one sums: {jobs:?}");
     let image = site.get(&token, &format!("{job}/results/image")).await;
     assert!(image.bytes == site.stack_alone("sky", &list, "40"));
+}
+
+#[tokio::test]
+async fn work_that_the_cluster_has_forgotten_is_submitted_again() {
+    let Some(mut site) = Site::new() else { return };
+    site.survey("sky", &["--frames", "3", "--objects", "9"]);
+    site.hold_tasks();
+    site.start_portal();
+    let token = site.account("ada", &[]);
+    let list = positions(&site, "sky");
+    let fields = [("SURVEY", "sky"), ("SIZE", "40"), ("POSITIONS", &list), ("PHASE", "RUN")];
+    let job = site.post(&token, "/async", &fields).await.location(303);
+    site.until("two tasks run", async || site.held() == 2).await;
+    site.kill_portal();
+    site.forget("1");
+    site.start_portal();
+    site.release_tasks();
+    let ended = site.wait(&token, &job).await;
+    assert_eq!(value_of(&ended, "phase"), "COMPLETED", "{ended}");
+    let jobs = site.cluster_jobs();
+    assert!(jobs[0].0.ends_with("-stack-1"), "the second submission: {jobs:?}");
+}
+
+#[tokio::test]
+async fn lists_have_bands_and_weights_and_may_be_compressed() {
+    let Some(mut site) = Site::new() else { return };
+    site.survey_in_band("sky", &["--frames", "4", "--objects", "16"], Some("r"));
+    site.start_portal();
+    let token = site.account("ada", &[]);
+    let plain = positions(&site, "sky");
+    let rows = plain.lines().skip(1).enumerate();
+    let row = |(number, place)| {
+        let band = if number == 3 { "g" } else { "r" };
+        format!("o{number},{place},{band},{}\n", number + 1)
+    };
+    let list: String = rows.map(row).collect();
+    let list = format!("name,ra,dec,band,weight\n{list}");
+    let mut packer = GzEncoder::new(Vec::new(), Compression::default());
+    packer.write_all(list.as_bytes()).unwrap();
+    let packed = packer.finish().unwrap();
+    let mut images = Vec::new();
+    for weights in ["none", "list", "variance"] {
+        // As a browser sends a file.
+        let mut body = Vec::new();
+        for (name, value) in [
+            ("SURVEY", b"sky".as_slice()),
+            ("SIZE", b"40"),
+            ("WEIGHTS", weights.as_bytes()),
+            ("POSITIONS", b""),
+            ("PHASE", b"RUN"),
+            ("POSITIONS_FILE\"; filename=\"../list.csv.gz", &packed),
+        ] {
+            let head = format!("--xx\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n");
+            body.extend_from_slice(&[head.as_bytes(), value, b"\r\n"].concat());
+        }
+        body.extend_from_slice(b"--xx--\r\n");
+        let request = site.request(Method::POST, "/async").bearer_auth(&token);
+        let request = request.header("content-type", "multipart/form-data; boundary=xx");
+        let job = Answer::of(request.body(body)).await.unwrap().location(303);
+        let ended = site.wait(&token, &job).await;
+        assert_eq!(value_of(&ended, "phase"), "COMPLETED", "{ended}");
+        let missing = site.get(&token, &format!("{job}/results/not-found")).await.text();
+        assert!(missing.contains("4,o3,") && missing.contains("no such band"), "{missing}");
+        images.push(site.get(&token, &format!("{job}/results/image")).await.bytes);
+    }
+    assert!(images[0] != images[1] && images[1] != images[2], "weights make a difference");
+    let fields = [("SURVEY", "sky"), ("BAND", "g"), ("POSITIONS", &*plain), ("PHASE", "RUN")];
+    let refused = site.post(&token, "/async", &fields).await;
+    assert!(refused.text().contains("has no band `g`: its bands are r"), "{}", refused.text());
 }
 
 #[tokio::test]

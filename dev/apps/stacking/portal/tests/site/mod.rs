@@ -227,16 +227,24 @@ impl Site {
 
     /// Makes a survey with small frames, and its index.
     pub fn survey(&mut self, name: &str, words: &[&str]) {
+        self.survey_in_band(name, words, None);
+    }
+
+    /// The same, of which all frames have a band.
+    pub fn survey_in_band(&mut self, name: &str, words: &[&str], band: Option<&str>) {
         let folder = self.path(name);
         let mut command = Command::new(program("survey"));
         command.arg("--out").arg(&folder).args(["--size", "400x300"]).args(words);
         assert!(command.stdout(Stdio::null()).status().unwrap().success());
         let mut command = Command::new(program("stack"));
         command.current_dir(&folder).args(["index", "frames", "--out", "index"]);
+        let key = band.map(|band| format!("band = \"{band}\"\nbands = [\"{band}\"]\n"));
+        command.args(band.map(|band| format!("--band={band}")));
         assert!(command.stdout(Stdio::null()).status().unwrap().success());
         self.surveys += &format!(
             "[[survey]]\nname = \"{name}\"\nindex = \"{name}/index\"\npixel_scale = 0.396\n\
-             quota = 100000\n"
+             quota = 100000\n{}",
+            key.unwrap_or_default()
         );
     }
 
@@ -357,6 +365,14 @@ impl Site {
     pub fn in_a_day(&self) -> String {
         let time = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24);
         format!("{time:.0}")
+    }
+
+    /// Has the cluster forget a job.
+    pub fn forget(&self, job: &str) {
+        for words in [["job", "cancel", job], ["job", "forget", job]] {
+            let done = self.eyas(&words).stdout(Stdio::null()).status().unwrap();
+            assert!(done.success(), "{words:?}");
+        }
     }
 
     /// Names and states of the jobs of the cluster.
