@@ -113,6 +113,8 @@ experiments! {
     sandbox_inputs: "sandbox_inputs.py", true;
     striped_files: "io_striped.py", is_root() && can_mount();
     start_up: "start_up.py", true;
+    blocks_of_a_stacking_task: "stacking_blocks.py", is_root() && can_mount();
+    frames_of_a_list: "stacking_index.py", true;
     #[ignore = "takes over 20 s: make soak"]
     stragglers: "stragglers.py", has_testbed();
     systems_of_others: "noop_tasks.py", true;

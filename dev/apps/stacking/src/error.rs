@@ -47,6 +47,9 @@ pub enum FileProblem {
     /// The header is not a valid FITS header.
     #[error("bad FITS header: {0}")]
     Header(String),
+    /// An image that is compressed in a table cannot be read.
+    #[error("its compressed image cannot be read: {0}")]
+    Tiles(String),
     /// There is no image to read.
     #[error("no image: neither its first part nor an IMAGE extension has one")]
     NoImage,
@@ -94,12 +97,21 @@ pub enum FileProblem {
     /// An index of frames that cannot be used.
     #[error("not a usable index of frames: {0}")]
     Index(String),
+    /// A report of what was not stacked that cannot be read.
+    #[error("no report of `stack`: {0}")]
+    Report(String),
     /// A partial stack that cannot be added to the others.
     #[error("cannot be summed: {0}")]
     Partial(String),
     /// A picture that cannot be encoded.
     #[error("cannot encode the picture: {0}")]
     Picture(#[from] png::EncodingError),
+    /// A JPEG that cannot be encoded.
+    #[error("cannot encode the picture: {0}")]
+    Jpeg(#[from] jpeg_encoder::EncodingError),
+    /// A picture that is too large for a JPEG.
+    #[error("a JPEG has at most 65535 pixels an edge, and this picture {0}: write a PNG")]
+    JpegEdge(usize),
 }
 
 impl FileProblem {

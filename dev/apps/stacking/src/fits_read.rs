@@ -12,6 +12,7 @@ use crate::error::{FileProblem, StackingError};
 use crate::hdu::HduChoice;
 use crate::header::{CARD_BYTES, Header};
 use crate::source::ByteSource;
+use crate::tiles::TileTable;
 
 /// FITS files come in blocks of this many bytes.
 pub const BLOCK_BYTES: usize = 2880;
@@ -53,11 +54,20 @@ pub struct ImageHeader {
     /// The header of the primary part, if the image is in an extension.
     primary: Option<Header>,
     hdu: usize,
-    /// Where the image begins.
+    /// Where the data begin.
     start: u64,
     width: usize,
     height: usize,
-    format: PixelFormat,
+    storage: PixelStorage,
+}
+
+/// How the pixels are stored.
+#[derive(Clone, Debug)]
+enum PixelStorage {
+    /// One after the other.
+    Plain(PixelFormat),
+    /// In a table of compressed tiles.
+    Tiles(Box<TileTable>),
 }
 
 /// What a stored number is.
@@ -105,6 +115,9 @@ struct PixelFormat {
 }
 
 impl PixelFormat {
+    /// Physical numbers.
+    const DOUBLES: Self = Self { bitpix: Bitpix::F64, bscale: 1.0, bzero: 0.0, blank: None };
+
     fn of(header: &Header) -> Result<Self, FileProblem> {
         let bitpix = Bitpix::of(header)?;
         // BLANK has a meaning for integers only.
@@ -153,6 +166,12 @@ fn data_bytes(header: &Header, axes: &[u64]) -> Result<Option<u64>, FileProblem>
 
 impl ImageHeader {
     fn new(header: Header, hdu: usize, start: u64) -> Result<Self, FileProblem> {
+        if is_tiled(&header)? {
+            let table = TileTable::new(&header)?;
+            let (width, height) = (table.width(), table.height());
+            let storage = PixelStorage::Tiles(Box::new(table));
+            return Ok(Self { header, primary: None, hdu, start, width, height, storage });
+        }
         let axes = axes(&header)?;
         let &[width, height] = axes.as_slice() else {
             let trouble = format!("{}, but an image has 2 axes", axes.len());
@@ -167,7 +186,8 @@ impl ImageHeader {
             return Err(FileProblem::Keyword { keyword: "NAXIS1".to_owned(), trouble });
         }
         let (width, height) = (width as usize, height as usize);
-        Ok(Self { header, primary: None, hdu, start, width, height, format })
+        let storage = PixelStorage::Plain(format);
+        Ok(Self { header, primary: None, hdu, start, width, height, storage })
     }
 
     /// The header of the image.
@@ -180,7 +200,7 @@ impl ImageHeader {
         self.hdu
     }
 
-    /// Pixels in a row (NAXIS1).
+    /// Pixels in a row (NAXIS1, or ZNAXIS1 of a compressed image).
     pub fn width(&self) -> usize {
         self.width
     }
@@ -287,9 +307,25 @@ impl FitsFile {
     /// [`ByteSource::check_whole`]). With `verify`, reads to the last byte and checks the checksum
     /// of gzip.
     pub fn rows(mut self, wanted: Range<usize>, verify: bool) -> Result<Rows, StackingError> {
-        let ImageHeader { start, width, height, format, .. } = self.image;
+        let ImageHeader { start, width, height, storage, .. } = self.image;
         assert!(wanted.start <= wanted.end && wanted.end <= height, "rows {wanted:?} of {height}");
         const MISSING: &str = "the last row of its image";
+        let format = match storage {
+            PixelStorage::Plain(format) => format,
+            PixelStorage::Tiles(table) => {
+                let (bytes, passed) = table.read(&mut self.source, wanted.clone())?;
+                let end = start + table.data_bytes();
+                let padded_end = end.next_multiple_of(BLOCK_BYTES as u64);
+                let position = start + passed;
+                self.source.check_whole(position, end, padded_end, verify, TileTable::MISSING)?;
+                return Ok(Rows {
+                    first: wanted.start,
+                    width,
+                    format: PixelFormat::DOUBLES,
+                    bytes,
+                });
+            }
+        };
         let row_bytes = width * format.bitpix.byte_size();
         let end = start + (height * row_bytes) as u64;
 
@@ -335,9 +371,10 @@ impl HduWalk {
             let hdu = self.next;
             self.next += 1;
             let header = Header::parse(&bytes);
-            let (is_image, data) = kind(&header).map_err(|problem| source.error(problem))?;
-            let is_chosen =
-                choice.chooses(hdu, &header, is_image).map_err(|problem| source.error(problem))?;
+            let (image_axes, data) = kind(&header).map_err(|problem| source.error(problem))?;
+            let is_chosen = choice
+                .chooses(hdu, &header, image_axes)
+                .map_err(|problem| source.error(problem))?;
             if is_chosen {
                 let mut image = ImageHeader::new(header, hdu, self.position)
                     .map_err(|problem| source.error(problem))?;
@@ -376,19 +413,26 @@ impl HduWalk {
     }
 }
 
-/// Whether a header is of an image; and the bytes of data that follow, if there is such a number.
-fn kind(header: &Header) -> Result<(bool, Option<u64>), FileProblem> {
+/// Whether a header is of a table with a compressed image.
+fn is_tiled(header: &Header) -> Result<bool, FileProblem> {
+    Ok(header.is_true("ZIMAGE") && header.text("XTENSION")? == Some("BINTABLE"))
+}
+
+/// The number of axes if a header is of an image, and the bytes of data that follow, if there is
+/// such a number.
+fn kind(header: &Header) -> Result<(Option<usize>, Option<u64>), FileProblem> {
     let axes = axes(header)?;
     let extension = header.text("XTENSION")?;
-    if header.is_true("ZIMAGE") {
-        return Err(FileProblem::Header(
-            "the image is compressed in a table: unpack it with funpack".to_owned(),
-        ));
-    }
-    let is_image = !axes.is_empty() && matches!(extension, None | Some("IMAGE" | "IUEIMAGE"));
     // The pixels of an image are read by its axes; other keywords only say where the next part is.
     let data = data_bytes(header, &axes);
-    Ok((is_image, if is_image { data.ok().flatten() } else { data? }))
+    if is_tiled(header)? {
+        // A compressed file without an image has a table without axes.
+        let count = header.integer("ZNAXIS")?.and_then(|count| usize::try_from(count).ok());
+        return Ok((count.filter(|&count| count > 0), data?));
+    }
+    let is_image = !axes.is_empty() && matches!(extension, None | Some("IMAGE" | "IUEIMAGE"));
+    let count = is_image.then_some(axes.len());
+    Ok((count, if is_image { data.ok().flatten() } else { data? }))
 }
 
 /// Reads blocks up to and including the one with the END card; none at the end of the file. The

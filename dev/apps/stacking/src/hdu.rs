@@ -27,17 +27,18 @@ impl HduChoice {
         matches!(self, HduChoice::First | HduChoice::Number(_))
     }
 
-    /// Whether the HDU with a number and header is chosen. An error if it is chosen by its number
-    /// and has no image.
+    /// Whether the HDU with a number and header is chosen; its image has `image_axes`. An error if
+    /// it is chosen by its number and has no image.
     pub(crate) fn chooses(
         &self,
         number: usize,
         header: &Header,
-        is_image: bool,
+        image_axes: Option<usize>,
     ) -> Result<bool, FileProblem> {
+        let is_image = image_axes.is_some();
         Ok(match self {
             HduChoice::First => is_image,
-            HduChoice::All => is_image && header.integer("NAXIS")? == Some(2),
+            HduChoice::All => image_axes == Some(2),
             HduChoice::Number(wanted) if *wanted == number && !is_image => {
                 return Err(FileProblem::HduWithoutImage(number));
             }

@@ -105,6 +105,11 @@ impl Header {
         Self(lines.lines().filter_map(read).collect())
     }
 
+    /// Whether a keyword that begins like this has a value.
+    pub fn has_keyword_with(&self, begin: &str) -> bool {
+        self.0.keys().any(|keyword| keyword.starts_with(begin))
+    }
+
     /// Whether a keyword has a value.
     pub fn contains(&self, keyword: &str) -> bool {
         self.0.contains_key(keyword)

@@ -9,6 +9,7 @@
 //! The file is JSON lines in gzip: a line with the version, one for each image, and one with their
 //! number. It is read only if all of that agrees.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -37,6 +38,10 @@ const MAX_INDEXED: usize = 1 << 24;
 
 /// Bytes of a line of an index.
 const MAX_LINE_BYTES: u64 = 1 << 20;
+
+/// Bytes of an index for each byte of its file, which has some 7: a file that unpacks to much more
+/// is damaged, or made to fill the memory.
+const MAX_UNPACKED_RATIO: u64 = 100;
 
 /// Frames that are opened at a time: shared storage answers several requests sooner than one after
 /// the other.
@@ -173,6 +178,14 @@ impl IndexedImage {
     }
 }
 
+/// The images of an index and newer ones. The images of a frame that has newer ones are left out.
+pub fn merge(mut images: Vec<IndexedImage>, newer: Vec<IndexedImage>) -> Vec<IndexedImage> {
+    let replaced: HashSet<&str> = newer.iter().map(|image| image.frame.as_str()).collect();
+    images.retain(|image| !replaced.contains(image.frame.as_str()));
+    images.extend(newer);
+    images
+}
+
 /// Writes the index of `images` to `path`.
 pub fn write(path: &Path, images: &[IndexedImage]) -> Result<(), StackingError> {
     let pack = || -> std::io::Result<Vec<u8>> {
@@ -198,6 +211,8 @@ struct IndexLines<R> {
     reader: R,
     line: Vec<u8>,
     number: u64,
+    /// Bytes that may still be read.
+    left: u64,
 }
 
 impl<R: BufRead> IndexLines<R> {
@@ -217,6 +232,9 @@ impl<R: BufRead> IndexLines<R> {
         if bytes == 0 {
             return Ok(None);
         }
+        self.left = self.left.checked_sub(bytes as u64).ok_or_else(|| {
+            damaged(format!("it unpacks to over {MAX_UNPACKED_RATIO} times its size"))
+        })?;
         serde_json::from_slice(&self.line)
             .map(Some)
             .map_err(|error| damaged(format!("line {}: {error}", self.number)))
@@ -236,8 +254,10 @@ enum IndexLine {
 }
 
 fn read_images(file: File) -> Result<Vec<IndexedImage>, FileProblem> {
+    let packed = file.metadata().map_err(FileProblem::io("read"))?.len();
     let reader = BufReader::with_capacity(1 << 20, GzDecoder::new(BufReader::new(file)));
-    let mut lines = IndexLines { reader, line: Vec::new(), number: 0 };
+    let left = packed.saturating_mul(MAX_UNPACKED_RATIO);
+    let mut lines = IndexLines { reader, line: Vec::new(), number: 0, left };
     match lines.next::<FirstLine>() {
         Ok(Some(FirstLine { eyas_stacking_index: INDEX_VERSION })) => {}
         Ok(Some(FirstLine { eyas_stacking_index })) => {
@@ -293,6 +313,11 @@ impl FrameIndex {
         let error = |problem| StackingError::new(path, problem);
         let file = File::open(path).map_err(|io| error(FileProblem::io("open")(io)))?;
         read_images(file).map(Self::new).map_err(error)
+    }
+
+    /// Its images, without the index.
+    pub fn into_images(self) -> Vec<IndexedImage> {
+        self.images
     }
 
     /// Its images.

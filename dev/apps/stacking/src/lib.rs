@@ -43,3 +43,4 @@ pub mod roi;
 pub mod source;
 pub mod stack;
 pub mod survey;
+pub mod tiles;

@@ -50,16 +50,6 @@ impl SkyObject {
     }
 }
 
-/// `RA,DEC` in degrees, as on the command line.
-impl FromStr for SkyObject {
-    type Err = SkyObjectError;
-
-    fn from_str(text: &str) -> Result<Self, SkyObjectError> {
-        let (ra, dec) = text.split_once(',').ok_or(SkyObjectError::Form)?;
-        Self::parse(ra, dec)
-    }
-}
-
 /// An object of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListedObject {
@@ -76,6 +66,32 @@ pub struct ListedObject {
 impl From<SkyObject> for ListedObject {
     fn from(place: SkyObject) -> Self {
         Self { place, band: None, weight: 1.0, name: None }
+    }
+}
+
+/// `RA,DEC[,BAND[,WEIGHT[,NAME]]]`, as on the command line. Band, weight and name may be empty, and
+/// the name may have commas.
+impl FromStr for ListedObject {
+    type Err = SkyObjectError;
+
+    fn from_str(text: &str) -> Result<Self, SkyObjectError> {
+        let mut fields = text.splitn(5, ',');
+        let (Some(ra), Some(dec)) = (fields.next(), fields.next()) else {
+            return Err(SkyObjectError::Form);
+        };
+        let place = SkyObject::parse(ra, dec)?;
+        let mut field = || fields.next().map(str::trim).filter(|field| !field.is_empty());
+        let band = field().map(Box::from);
+        let weight = field().map_or(Ok(1.0), weight)?;
+        Ok(Self { place, band, weight, name: field().map(Box::from) })
+    }
+}
+
+/// A weight from zero up.
+fn weight(text: &str) -> Result<f64, SkyObjectError> {
+    match text.parse::<f64>() {
+        Ok(weight) if weight.is_finite() && weight >= 0.0 => Ok(weight),
+        _ => Err(SkyObjectError::Weight(text.to_owned())),
     }
 }
 
@@ -177,13 +193,7 @@ impl ObjectList {
         };
         let (ra, dec) = (field(columns.ra).unwrap_or(""), field(columns.dec).unwrap_or(""));
         let (band, name) = (text(columns.band), text(columns.name).map(Box::from));
-        let weight = match text(columns.weight) {
-            None => Ok(1.0),
-            Some(text) => match text.parse::<f64>() {
-                Ok(weight) if weight.is_finite() && weight >= 0.0 => Ok(weight),
-                _ => Err(SkyObjectError::Weight(text.to_owned())),
-            },
-        };
+        let weight = text(columns.weight).map_or(Ok(1.0), weight);
         match SkyObject::parse(ra, dec).and_then(|place| Ok((place, weight?))) {
             Ok((place, weight)) => {
                 let band = band.map(Box::from);

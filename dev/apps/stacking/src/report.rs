@@ -4,16 +4,17 @@
 //! could not be read, with their addresses (section 6.2). A row is about an object, or about a
 //! frame that cannot be read.
 
+use std::borrow::Cow;
 use std::path::Path;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{FileProblem, StackingError};
 use crate::objects::{BadRow, ListedObject};
 use crate::output;
 
 /// Why an object is not in a sum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// The row of the list has no position on the sky, or a weight that is none.
@@ -51,16 +52,16 @@ impl Reason {
 }
 
 /// A row of the report.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReportRow {
     name: String,
-    #[serde(serialize_with = "number_if_it_is_one")]
+    #[serde(serialize_with = "number_if_it_is_one", deserialize_with = "number_as_text")]
     ra: String,
-    #[serde(serialize_with = "number_if_it_is_one")]
+    #[serde(serialize_with = "number_if_it_is_one", deserialize_with = "number_as_text")]
     dec: String,
     band: String,
     frame: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
     hdu: Option<usize>,
     reason: Reason,
     detail: String,
@@ -72,6 +73,20 @@ fn number_if_it_is_one<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok
         Ok(number) if number.is_finite() => serializer.serialize_f64(number),
         _ => serializer.serialize_str(text),
     }
+}
+
+/// The reverse of it.
+fn number_as_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Coordinate {
+        Number(f64),
+        Text(String),
+    }
+    Ok(match Coordinate::deserialize(deserializer)? {
+        Coordinate::Number(number) => number.to_string(),
+        Coordinate::Text(text) => text,
+    })
 }
 
 impl ReportRow {
@@ -138,24 +153,50 @@ pub struct NotStacked {
 }
 
 /// The file as JSON.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct ReportFile<'a> {
     version: u32,
-    not_stacked: &'a [ReportRow],
+    not_stacked: Cow<'a, [ReportRow]>,
+}
+
+/// The version of the file as JSON.
+const VERSION: u32 = 1;
+
+fn is_json(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"))
 }
 
 impl NotStacked {
+    /// Adds the rows of the report in `path`, as [`NotStacked::write`] writes it.
+    pub fn add_file(&mut self, path: &Path) -> Result<(), StackingError> {
+        let error = |problem| StackingError::new(path, problem);
+        let unusable = |trouble: String| error(FileProblem::Report(trouble));
+        let bytes = std::fs::read(path).map_err(|io| error(FileProblem::io("read")(io)))?;
+        if is_json(path) {
+            let file: ReportFile<'_> =
+                serde_json::from_slice(&bytes).map_err(|error| unusable(error.to_string()))?;
+            if file.version != VERSION {
+                return Err(unusable(format!("its version is {}, not {VERSION}", file.version)));
+            }
+            self.rows.extend(file.not_stacked.into_owned());
+            return Ok(());
+        }
+        for row in csv::Reader::from_reader(&*bytes).deserialize() {
+            self.rows.push(row.map_err(|error| unusable(error.to_string()))?);
+        }
+        Ok(())
+    }
+
     /// Writes the report to `path`: JSON if its name ends in `.json`, or else CSV.
     pub fn write(&self, path: &Path) -> Result<(), StackingError> {
-        let is_json = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
-        let bytes = if is_json { self.json() } else { self.csv() };
+        let bytes = if is_json(path) { self.json() } else { self.csv() };
         let bytes =
             bytes.map_err(|error| StackingError::new(path, FileProblem::io("write")(error)))?;
         output::write_whole(path, &bytes)
     }
 
     fn json(&self) -> std::io::Result<Vec<u8>> {
-        let file = ReportFile { version: 1, not_stacked: &self.rows };
+        let file = ReportFile { version: VERSION, not_stacked: Cow::Borrowed(&self.rows) };
         let mut bytes = serde_json::to_vec_pretty(&file)?;
         bytes.push(b'\n');
         Ok(bytes)

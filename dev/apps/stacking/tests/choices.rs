@@ -23,7 +23,7 @@ fn value<'a>(line: &'a str, key: &str) -> &'a str {
 /// Edge of the images, pixels.
 const EDGE: usize = 40;
 
-/// An image of doubles around (10, 20) degrees. Its noise is a pattern between `-noise` and `noise`.
+/// An image of doubles around (10, 20) degrees, whose noise is a pattern from `-noise` to `noise`.
 fn image(begins: &str, level: f64, noise: f64, more: &[&str]) -> Vec<u8> {
     let mut cards: Vec<String> = [
         begins,
@@ -256,7 +256,8 @@ fn what_is_not_stacked_is_reported() {
                   edge,10.002,20,,holes.fits,0,border,\n\
                   hole,10,20.001,,holes.fits,0,undefined,\n\
                   ,,,,bad.fits,,unreadable,truncated: it ends before the last row of its image\n\
-                  ,,,,missing.fits,,unreadable,cannot open: No such file or directory (os error 2)\n\
+                  ,,,,missing.fits,,unreadable,cannot open: No such file or directory \
+                  (os error 2)\n\
                   far,11,20,,,,outside,\"frames read: 2, unreadable: 2\"\n";
     assert_eq!(rows, wanted);
     // The sum goes on, and says how many frames were passed over.
@@ -272,6 +273,28 @@ fn what_is_not_stacked_is_reported() {
     assert_eq!(rows.len(), 6);
     assert_eq!((&rows[0]["reason"], &rows[0]["ra"]), (&"bad_position".into(), &"-".into()));
     assert_eq!((&rows[2]["reason"], &rows[2]["ra"]), (&"unreadable".into(), &10.0.into()));
+    // Reports of tasks are joined.
+    fs::create_dir(room.join("reports")).unwrap();
+    fs::copy(room.join("r.csv"), room.join("reports/1.csv")).unwrap();
+    fs::copy(room.join("r.json"), room.join("reports/2.json")).unwrap();
+    fs::copy(room.join("good.fits"), room.join("reports/other.fits")).unwrap();
+    assert_eq!(stack(room, &["--object", "10,20", "good.fits", "--size", "9", "--out", "s"]).0, 0);
+    for all in ["all.csv", "all.json"] {
+        let sum = ["--sum", "s", "--reports", "reports", "--report", all];
+        let (code, _, error) = stack(room, &sum);
+        assert_eq!(code, 0, "{error}");
+    }
+    let first = fs::read_to_string(room.join("r.csv")).unwrap();
+    let both = fs::read_to_string(room.join("all.csv")).unwrap();
+    assert!(both.starts_with(&first) && both.lines().count() == 8 + 6, "{both}");
+    let text = fs::read_to_string(room.join("all.json")).unwrap();
+    let joined: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(joined["not_stacked"].as_array().unwrap()[7..], rows[..]);
+    let (code, _, error) = stack(room, &["--sum", "s", "--reports", "list", "--report", "bad.csv"]);
+    assert!(code == 65 && error.contains("list: no report of `stack`"), "{error}");
+    assert!(!room.join("bad.csv").exists());
+    let (code, _, error) = stack(room, &["--sum", "s", "--report", "bad.csv"]);
+    assert!(code == 2 && error.contains("name them with --reports"), "{error}");
     let said = stack(room, &["--sum", "p.fits", "p.fits"]);
     assert!(said.0 == 65 && said.2.contains("no region of interest"), "{}", said.2);
 }

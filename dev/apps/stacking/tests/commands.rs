@@ -70,12 +70,19 @@ fn a_survey_is_stacked_task_by_task() {
     }
     fs::write(room.join("list"), listed).unwrap();
 
-    let (code, of_tasks, error) =
-        stack(room, &["--sum", "parts", "--out", "mean.fits", "--png", "mean.png"]);
+    let (code, of_tasks, error) = stack(
+        room,
+        &["--sum", "parts", "--out", "mean.fits", "--png", "mean.png", "--jpeg", "mean.jpg"],
+    );
     assert_eq!(code, 0, "{error}");
     assert_eq!((value(&of_tasks, "partials"), value(&of_tasks, "stacked")), ("80", "80"));
     assert!(value(&of_tasks, "signal_to_noise").parse::<f64>().unwrap() > 4.0, "{of_tasks}");
     assert!(fs::read(room.join("mean.png")).unwrap().starts_with(b"\x89PNG"));
+    let jpeg = fs::read(room.join("mean.jpg")).unwrap();
+    // 600 pixels an edge, one component: the frame header after its marker and length.
+    let frame = jpeg.windows(2).position(|marker| marker == [0xff, 0xc0]).unwrap();
+    assert_eq!(jpeg[frame + 4..frame + 10], [8, 0x02, 0x58, 0x02, 0x58, 1]);
+    assert!(jpeg.starts_with(&[0xff, 0xd8]) && jpeg.ends_with(&[0xff, 0xd9]));
     let mean = fs::read(room.join("mean.fits")).unwrap();
     assert!(mean.len().is_multiple_of(2880) && mean.len() > 60 * 60 * 8);
     assert_eq!(stack(room, &["--sum", "@list", "--out", "again.fits"]).1, of_tasks);

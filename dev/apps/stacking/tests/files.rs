@@ -86,8 +86,8 @@ fn the_image_is_the_first_one() {
         (nothing(), "no image"),
         ([nothing(), table(&[])].concat(), "no image"),
         (
-            [nothing(), table(&["ZIMAGE  = T"])].concat(),
-            "compressed in a table: unpack it with funpack",
+            [nothing(), table(&["ZIMAGE  = T", "ZNAXIS  = 2"])].concat(),
+            "its compressed image cannot be read: ZNAXIS1 is missing",
         ),
         ([nothing(), b"other".repeat(1000)].concat(), "no FITS extension"),
         (

@@ -257,7 +257,7 @@ fn a_survey_is_indexed_and_its_objects_found_and_stacked() {
     let fields: Vec<_> = tasks.lines().next().unwrap().split(',').collect();
     assert_eq!((fields.len(), fields[0], fields[3]), (7, "frames/frame-000000.fits", "0"));
     assert_eq!((fields[4], fields[5]), ("g", "1"));
-    let place = format!("{},{}", fields[1], fields[2]);
+    let place = [fields[1], fields[2], fields[4], fields[5], fields[6]].join(",");
     let (code, said, _) = stack(
         room,
         &["--object", &place, fields[0], "--hdu", fields[3], "--size", "40", "--out", "p.fits"],
@@ -314,7 +314,7 @@ fn damaged_indexes_and_frames_are_refused() {
     }
     let packed = |text: &str| {
         use std::io::Write;
-        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
         packed.write_all(text.as_bytes()).unwrap();
         packed.finish().unwrap()
     };
@@ -323,6 +323,11 @@ fn damaged_indexes_and_frames_are_refused() {
     let bomb = format!("{{\"eyas_stacking_index\":1}}\n{}", " ".repeat(30 << 20));
     let (code, error) = look(&packed(&bomb));
     assert!(code == 65 && error.contains("line 2"), "{error}");
+    let image = "{\"frame\":\"f\",\"hdu\":0,\"width\":1,\"height\":1,\"order\":0,\"cells\":[],\
+                 \"positions\":\"\"}\n";
+    let bomb = format!("{{\"eyas_stacking_index\":1}}\n{}", image.repeat(100_000));
+    let (code, error) = look(&packed(&bomb));
+    assert!(code == 65 && error.contains("over 100 times its size"), "{error}");
     let strange = "{\"eyas_stacking_index\":1}\n{\"frame\":\"f\",\"hdu\":0,\"width\":1,\
                    \"height\":1,\"order\":200,\"cells\":[1],\"positions\":\"\"}\n{\"images\":1}\n";
     let (code, error) = look(&packed(strange));
@@ -330,6 +335,22 @@ fn damaged_indexes_and_frames_are_refused() {
     let lost = strange.replace("200", "2");
     let (code, error) = look(&packed(&lost));
     assert_eq!(code, 0, "a place in no cell needs no projection: {error}");
+
+    // Indexes of parts of a survey make the whole one, and a frame that is read again replaces its
+    // images.
+    let frame = |number: u32| format!("frames/frame-{number:06}.fits");
+    let (first, second, third) = (frame(0), frame(1), frame(2));
+    assert_eq!(stack(room, &["index", &first, &second, "--out", "one"]).0, 0);
+    assert_eq!(stack(room, &["index", &third, "--out", "two"]).0, 0);
+    let (code, said, error) =
+        stack(room, &["index", "--add", "one", "--add", "two", "--out", "both"]);
+    assert_eq!((code, value(&said, "images"), error.as_str()), (0, "3", ""));
+    assert_eq!(fs::read(room.join("both")).unwrap(), whole);
+    let again = ["index", &first, "--add", "both", "--out", "both", "--band", "y"];
+    let (_, said, _) = stack(room, &[&again[..], &["--band-keyword", "NONE"]].concat());
+    assert_eq!((value(&said, "frames"), value(&said, "images")), ("1", "3"));
+    assert_eq!(value(&said, "bands"), "i,r,y");
+    assert_eq!(stack(room, &["index", "--out", "both"]).0, 2);
 
     // A frame that cannot be read ends the work, unless it is passed over.
     fs::write(room.join("frames/bad.fits"), "SIMPLE  = no").unwrap();
@@ -362,6 +383,26 @@ fn object(ra: f64, dec: f64, band: &str, weight: f64, name: &str) -> ListedObjec
     ListedObject { place: SkyObject { ra, dec }, band: text(band), weight, name: text(name) }
 }
 
+proptest! {
+    #[test]
+    fn any_bytes_are_a_list_or_refused(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+        places in prop::collection::vec((0..2000_usize, any::<u8>()), 0..6),
+    ) {
+        let _ = list(&bytes);
+        let rows = "<TABLEDATA><TR><TD>a</TD><TD>1.5</TD><TD>2</TD><TD>2</TD></TR></TABLEDATA>";
+        let stream = "<BINARY2><STREAM encoding='base64'>AAAAAAE=</STREAM></BINARY2>";
+        for content in [votable(rows), votable(stream), "# ra dec\n1 2 r\n3,4\n".to_owned()] {
+            let mut content = content.into_bytes();
+            for &(place, byte) in &places {
+                let place = place % content.len();
+                content[place] = byte;
+            }
+            let _ = list(&content);
+        }
+    }
+}
+
 #[test]
 fn lists_of_every_form_are_read() {
     let wanted = vec![object(1.5, -2.25, "r", 1.0, ""), object(3.0, 4.0, "g", 1.0, "")];
@@ -392,6 +433,17 @@ fn lists_of_every_form_are_read() {
         let said = list(content.as_bytes()).unwrap_err();
         assert!(said.contains(trouble), "wanted {trouble}: {said}");
     }
+}
+
+#[test]
+fn an_object_of_the_command_line_may_have_all_of_a_task() {
+    let read = |text: &str| text.parse::<ListedObject>().map_err(|error| error.to_string());
+    assert_eq!(read("1.5,-2"), Ok(object(1.5, -2.0, "", 1.0, "")));
+    assert_eq!(read("1.5,-2,r"), Ok(object(1.5, -2.0, "r", 1.0, "")));
+    assert_eq!(read("1.5,-2,,,a, b"), Ok(object(1.5, -2.0, "", 1.0, "a, b")));
+    assert_eq!(read("1.5,-2,r,0.25,"), Ok(object(1.5, -2.0, "r", 0.25, "")));
+    assert!(read("1.5").unwrap_err().contains("give RA,DEC"));
+    assert!(read("1.5,-2,r,heavy").unwrap_err().contains("weight 'heavy'"));
 }
 
 /// A table of three columns.

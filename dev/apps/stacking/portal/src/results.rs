@@ -29,7 +29,7 @@ pub struct ResultKind {
 const VOTABLE: &str = "application/x-votable+xml";
 
 /// All kinds.
-pub const RESULTS: [ResultKind; 6] = [
+pub const RESULTS: [ResultKind; 7] = [
     ResultKind {
         id: "result",
         file: "report.vot",
@@ -49,6 +49,13 @@ pub const RESULTS: [ResultKind; 6] = [
         file: "image.png",
         mime: "image/png",
         words: "Picture of the stacked image",
+        semantics: "#preview",
+    },
+    ResultKind {
+        id: "jpeg",
+        file: "image.jpg",
+        mime: "image/jpeg",
+        words: "The picture as JPEG",
         semantics: "#preview",
     },
     ResultKind {

@@ -255,11 +255,14 @@ fn sum_request(portal: &Portal, job: &StackJob) -> Value {
     let folder = portal.folder_of(&job.id);
     let list = format!("@{}", folder.join("partials.txt").display());
     let output = |name: &str| json!({ "file": name, "to": folder.join(name) });
+    let images = [("--out", "image.fits"), ("--png", "image.png"), ("--jpeg", "image.jpg")];
+    let mut command = vec![json!(portal.stack), json!("--sum"), json!(list)];
+    command.extend(images.iter().flat_map(|(word, name)| [json!(word), json!(name)]));
     json!({
         "name": job_name(job),
         "task": [{
-            "command": [portal.stack, "--sum", list, "--out", "image.fits", "--png", "image.png"],
-            "outputs": [output("image.fits"), output("image.png")],
+            "command": command,
+            "outputs": images.map(|(_, name)| output(name)),
             "retries": RETRIES,
         }],
     })

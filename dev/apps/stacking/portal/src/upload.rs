@@ -16,9 +16,9 @@ use crate::problem::Problem;
 const MAX_UPLOAD_BYTES: usize = 16 << 20;
 /// Largest content of a compressed list.
 const MAX_UNPACKED_BYTES: usize = 32 << 20;
-/// Requests of more than the first number of bytes that are read and handled at the same time; others
-/// wait.
+/// Largest body that does not count as an upload.
 const SMALL_BYTES: u64 = 64 << 10;
+/// Uploads that are read and handled at the same time.
 const MAX_UPLOADS: usize = 16;
 static UPLOADS: Semaphore = Semaphore::const_new(MAX_UPLOADS);
 /// Fields of a form.

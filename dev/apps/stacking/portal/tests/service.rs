@@ -40,6 +40,8 @@ async fn lists_become_the_images_that_stack_makes_at_each_locality() {
         assert!(image.bytes == alone, "locality {locality}: the images differ");
         let picture = site.get(&token, &format!("{job}/results/picture")).await;
         assert!(picture.bytes.starts_with(b"\x89PNG"));
+        let jpeg = site.get(&token, &format!("{job}/results/jpeg")).await;
+        assert!(jpeg.bytes.starts_with(b"\xff\xd8\xff"));
         let report = site.get(&token, &format!("{job}/results/result")).await.text();
         assert!(report.contains("<TD>stacked</TD><TD>60</TD>"), "{report}");
     }

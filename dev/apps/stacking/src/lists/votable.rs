@@ -122,9 +122,8 @@ impl VoTable<'_> {
             None
         } else {
             let lengths = arraysize.split('x').filter(|length| !length.is_empty());
-            let product = lengths.map(|length| length.parse::<usize>().ok());
-            let product = product
-                .fold(Some(1_usize), |all, length| all.and_then(|all| all.checked_mul(length?)));
+            let mut lengths = lengths.map(|length| length.parse::<usize>().ok());
+            let product = lengths.try_fold(1_usize, |product, length| product.checked_mul(length?));
             Some(product.ok_or_else(|| self.error(None, format!("arraysize '{arraysize}'")))?)
         };
         let name = value(element, "name");

@@ -367,7 +367,12 @@ struct Parameters {
 impl Parameters {
     fn read(header: &Header, axes: &CelestialAxes) -> Result<Self, FileProblem> {
         let (longitude, latitude) = axes.numbers();
+        // Most headers have none, and an index asks many headers.
+        let has_any = header.has_keyword_with("PV");
         let all = |axis: usize| -> Result<Vec<Option<f64>>, FileProblem> {
+            if !has_any {
+                return Ok(vec![None; MAX_PARAMETER + 1]);
+            }
             (0..=MAX_PARAMETER).map(|m| header.number(&format!("PV{axis}_{m}"))).collect()
         };
         let mut read = Self {
@@ -384,6 +389,9 @@ impl Parameters {
                     missing(&format!("PV{axis}_1"), "TPV, which is read in two ways without it")
                 })?;
             }
+            return Ok(read);
+        }
+        if !has_any {
             return Ok(read);
         }
         let taken = match axes.code.as_str() {

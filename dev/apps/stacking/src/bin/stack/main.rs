@@ -11,12 +11,13 @@ mod sum;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{ArgGroup, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{ArgGroup, CommandFactory, Parser, Subcommand};
 use eyas_stacking::error::StackingError;
 use eyas_stacking::frame_work::{FrameDefaults, FramePlan, FrameReport};
 use eyas_stacking::hdu::HduChoice;
 use eyas_stacking::lists;
-use eyas_stacking::objects::{ListedObject, SkyObject};
+use eyas_stacking::objects::ListedObject;
 use eyas_stacking::profile::{BlockProfile, CodeBlock};
 use eyas_stacking::report::{NotStacked, Reason, ReportRow};
 use eyas_stacking::roi::Sky;
@@ -31,8 +32,7 @@ use eyas_stacking::stack::{Stack, Weighting};
 ///
 /// In the end:    stack --sum partial*.fits --out stacked.fits --png stacked.png
 ///
-/// Of a survey:   stack index FRAME... --out index, then
-///                stack find --index index --list objects.csv --out-tasks tasks.csv
+/// Of a survey:   stack index FRAME... --out index, and stack find --index index ...
 #[derive(Parser)]
 #[command(
     version,
@@ -50,9 +50,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum StackCommand {
-    /// Make an index of the frames of a survey
     Index(index::IndexArgs),
-    /// Find the frames that show the objects of a list
     Find(find::FindArgs),
 }
 
@@ -63,7 +61,7 @@ struct StackArgs {
     /// or VOTable, with the columns ra and dec (degrees), and maybe band, weight and name
     #[arg(long, value_name = "LIST", group = "mode", requires = "frames")]
     list: Option<PathBuf>,
-    /// Stack this one object (degrees)
+    /// Stack this one object (degrees); RA,DEC,BAND,WEIGHT,NAME says more of it
     #[arg(
         long,
         value_name = "RA,DEC",
@@ -71,7 +69,7 @@ struct StackArgs {
         requires = "frames",
         allow_hyphen_values = true
     )]
-    object: Option<SkyObject>,
+    object: Option<ListedObject>,
     /// Sum partial stacks: files, directories of *.fits, or @FILE with a path on each line
     #[arg(
         long,
@@ -91,6 +89,9 @@ struct StackArgs {
     /// Write a picture of the mean here
     #[arg(long, value_name = "PNG", requires = "sum")]
     png: Option<PathBuf>,
+    /// Write the same picture here
+    #[arg(long, value_name = "JPEG", requires = "sum")]
+    jpeg: Option<PathBuf>,
     /// Edge of the region around an object, pixels
     #[arg(
         long,
@@ -108,25 +109,27 @@ struct StackArgs {
     /// Flux of one count in frames without the keyword CAL
     #[arg(long, value_name = "FLUX", conflicts_with = "sum", value_parser = flux)]
     cal: Option<f64>,
-    /// Weights of the regions: those of the list, or also the inverse of the variance of each
-    /// region's background
+    /// Weights of the regions: `objects`, those of the list (the default), or `variance`, which
+    /// also divides by the variance of each region's background
     #[arg(
         long,
         value_enum,
         default_value_t = Weights::Objects,
-        hide_possible_values = false,
+        hide_possible_values = true,
+        hide_default_value = true,
         conflicts_with = "sum"
     )]
     weights: Weights,
     /// Write what was not stacked, with the reason, here: .json, or else CSV
-    #[arg(long, value_name = "FILE", conflicts_with = "sum")]
+    #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Pass over frames that cannot be read and rows of the list that are no objects; the report
-    /// has them
+    /// Reports of tasks and of `stack find` that --report joins: files, or directories of them
+    #[arg(long, value_name = "REPORT", num_args = 1.., requires_all = ["sum", "report"])]
+    reports: Vec<PathBuf>,
+    /// Pass over frames and rows of the list that cannot be read; the report has them
     #[arg(long, conflicts_with = "sum")]
     keep_going: bool,
-    /// Read frames to their end and check the checksum of gzip; by default reading stops after the
-    /// last row that is needed
+    /// Read frames to their end, not only to the last needed row, and check gzip's checksum
     #[arg(long, conflicts_with = "sum")]
     verify: bool,
     /// Print the milliseconds of each code block of the paper's section 6.4 to stderr
@@ -137,12 +140,12 @@ struct StackArgs {
 /// Which images of the files are meant, and their bands.
 #[derive(clap::Args)]
 struct ImageArgs {
-    /// Images of a file: `first`, `all`, the number of an HDU (0 is the primary one), or a name
-    /// (EXTNAME)
-    #[arg(long, value_name = "HDU", default_value = "first")]
+    /// Images of a file: `first` (the default), `all`, the number of an HDU (0 is the primary one),
+    /// or a name (EXTNAME)
+    #[arg(long, value_name = "HDU", default_value = "first", hide_default_value = true)]
     hdu: HduChoice,
-    /// Keyword with the band of an image
-    #[arg(long, value_name = "KEYWORD", default_value = "FILTER")]
+    /// Keyword with the band of an image; FILTER by default
+    #[arg(long, value_name = "KEYWORD", default_value = "FILTER", hide_default_value = true)]
     band_keyword: String,
     /// Band of images without that keyword
     #[arg(long, value_name = "BAND")]
@@ -167,6 +170,10 @@ fn flux(text: &str) -> Result<f64, FluxError> {
 
 fn main() -> ExitCode {
     let Cli { command, args } = Cli::parse();
+    if !args.sum.is_empty() && args.report.is_some() && args.reports.is_empty() {
+        let trouble = "--report of --sum joins reports of tasks: name them with --reports";
+        Cli::command().error(ErrorKind::MissingRequiredArgument, trouble).exit();
+    }
     let done = match command {
         Some(StackCommand::Index(args)) => index::index(&args),
         Some(StackCommand::Find(args)) => find::find(&args),
@@ -186,9 +193,9 @@ fn main() -> ExitCode {
 /// written when all frames are done.
 fn stack(args: &StackArgs) -> Result<(), StackingError> {
     let mut rows = Vec::new();
-    let objects = match (&args.list, args.object) {
+    let objects = match (&args.list, &args.object) {
         (Some(list), _) => read_list(list, args.keep_going, &mut rows)?,
-        (None, object) => object.into_iter().map(ListedObject::from).collect(),
+        (None, object) => object.iter().cloned().collect(),
     };
     let plan = FramePlan {
         hdu: args.images.hdu.clone(),

@@ -12,6 +12,11 @@ pub(crate) fn is_partial(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "fits")
 }
 
+/// Whether a file of a directory is a report.
+pub(crate) fn is_report(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "csv" || extension == "json")
+}
+
 /// Whether a file of a directory is a frame.
 pub(crate) fn is_frame(path: &Path) -> bool {
     let is_packed = path.extension().is_some_and(|extension| extension == "gz");

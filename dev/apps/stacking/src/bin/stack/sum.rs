@@ -2,7 +2,8 @@
 
 use eyas_stacking::error::{FileProblem, StackingError};
 use eyas_stacking::measure::Measurement;
-use eyas_stacking::picture;
+use eyas_stacking::picture::{self, PictureFormat};
+use eyas_stacking::report::NotStacked;
 use eyas_stacking::stack::Stack;
 
 use crate::{StackArgs, paths};
@@ -19,11 +20,20 @@ pub(crate) fn sum(args: &StackArgs) -> Result<(), StackingError> {
         nothing("no region of interest with a weight in any of the partial stacks")
     })?;
 
+    let mut report = NotStacked::default();
+    for file in &paths::expand(&args.reports, paths::is_report)? {
+        report.add_file(file)?;
+    }
     if let Some(out) = &args.out {
         total.write_mean(out, &mean)?;
     }
-    if let Some(png) = &args.png {
-        picture::write(png, &mean)?;
+    for (file, format) in [(&args.png, PictureFormat::Png), (&args.jpeg, PictureFormat::Jpeg)] {
+        if let Some(file) = file {
+            picture::write(file, &mean, format)?;
+        }
+    }
+    if let Some(file) = &args.report {
+        report.write(file)?;
     }
     print!(
         "partials={}\tstacked={}\tskipped={}\tunreadable={}\tweight={:.6e}\teffective={:.2}",
