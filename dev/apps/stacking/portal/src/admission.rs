@@ -100,8 +100,9 @@ pub async fn admit(
             }
             match timeout(REQUEST_DEADLINE, next.run(request)).await {
                 Ok(response) => response,
-                Err(_) => Problem::too_large("the request took too long: send less at once")
-                    .into_response(),
+                Err(_) => {
+                    Problem::late("the request took too long: send less at once").into_response()
+                }
             }
         }
         Err(why) if is_page && why.status == StatusCode::UNAUTHORIZED => {

@@ -181,6 +181,12 @@ impl ClusterApi {
         Ok(found.into_iter().find(|job| job.name == name))
     }
 
+    /// A job.
+    async fn job(&self, job: u64) -> Result<JobProgress, ClusterError> {
+        let request = self.request(Method::GET, &format!("/jobs/{job}"))?;
+        self.ask::<Jobs>(request).await?.jobs.pop().ok_or(ClusterError::Missing)
+    }
+
     /// Cancels a job. One that has ended stays as it is.
     pub async fn cancel(&self, job: u64) -> Result<(), ClusterError> {
         let request = self.request(Method::POST, &format!("/jobs/{job}/cancel"))?;
@@ -246,6 +252,14 @@ impl ClusterApi {
                         changed(&job);
                         if event == "over" || job.is_over() {
                             return Ok(job);
+                        }
+                    }
+                    // The event comes at once, and the state of the job with the next look at it.
+                    "event" if data.contains("\"job-ended\"") => {
+                        let ended = self.job(job).await?;
+                        if ended.is_over() {
+                            changed(&ended);
+                            return Ok(ended);
                         }
                     }
                     "forgotten" => return Err(ClusterError::Missing),

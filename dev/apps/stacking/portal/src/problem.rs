@@ -49,6 +49,11 @@ impl Problem {
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, message)
     }
 
+    /// The request was not answered in time.
+    pub fn late(message: impl Into<String>) -> Self {
+        Problem::new(StatusCode::GATEWAY_TIMEOUT, message)
+    }
+
     /// The portal cannot do it: its disk, for example.
     pub fn of_portal(message: impl Into<String>) -> Self {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, message)

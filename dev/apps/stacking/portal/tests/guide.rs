@@ -1,4 +1,5 @@
 //! The guide in the README, followed from an empty folder: its commands run as they stand there.
+//! And the experiment about the portal, in miniature.
 
 mod site;
 
@@ -60,4 +61,20 @@ fn the_guide_leads_from_an_empty_folder_to_an_image() {
     assert!(log.contains("<TD>signal_to_noise</TD>"), "{log}");
     assert!(fs::read(work.join("stacked.png")).unwrap().starts_with(b"\x89PNG"));
     assert!(fs::read(work.join("stacked.fits")).unwrap().starts_with(b"SIMPLE  ="));
+}
+
+#[test]
+fn the_experiment_about_the_share_of_the_portal_runs() {
+    let Some(programs) = Programs::found() else { return };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../experiments/portal_share.py");
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new("python3");
+    command.arg(script).arg("--tiny").env("TMPDIR", folder.path());
+    command.env("EYAS_BIN", &programs.eyas);
+    command.env("PORTAL_PROGRAMS", Path::new(env!("CARGO_BIN_EXE_astroportal")).parent().unwrap());
+    let done = command.env_remove("EYAS_CLUSTER").env_remove("EYAS_ACCESS").output().unwrap();
+    let printed = String::from_utf8_lossy(&done.stdout);
+    let why = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{printed}{why}");
+    assert!(printed.contains("the same to the bit"), "{printed}{why}");
 }

@@ -424,6 +424,9 @@ async fn requests_of_other_sites_come_in_nowhere() {
     let cookie = cookie.split(';').next().unwrap();
     let with_cookie = |method: Method, path: &str| ask(method, path).header("cookie", cookie);
     assert_eq!(status(with_cookie(Method::GET, "/")).await, StatusCode::OK);
+    let session = cookie.split_once('=').unwrap().1;
+    let other = ask(Method::GET, "/").header("cookie", format!("astroportal-1={session}"));
+    assert_eq!(status(other).await, StatusCode::SEE_OTHER, "a cookie of another port");
     let hidden = with_cookie(Method::POST, "/async");
     assert_eq!(status(hidden).await, StatusCode::FORBIDDEN, "a browser says where it comes from");
     let page = Answer::of(with_cookie(Method::GET, "/account")).await.unwrap();
