@@ -114,7 +114,8 @@ pub fn write_partials(portal: &Portal, job: &StackJob) -> Result<(), RunError> {
         let first = bad_frames(&folder)?.pop().map(|bad| bad.reason).unwrap_or_default();
         return Err(RunError::Job(format!("none of the frames could be stacked: {first}")));
     }
-    Ok(write_shared(&folder.join("partials.txt"), text.as_bytes())?)
+    // A restart writes it again.
+    Ok(std::fs::write(folder.join("partials.txt"), text)?)
 }
 
 /// What `stack --sum` has printed.
@@ -158,7 +159,7 @@ fn measures_in(printed: &str) -> SumMeasures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome_files::{FrameTask, write_tasks};
+    use crate::outcome_files::{FrameTask, write_found};
 
     #[test]
     fn failed_frames_are_kept_with_their_reasons() {
@@ -171,7 +172,7 @@ mod tests {
             report: "r".into(),
             objects: 3,
         };
-        write_tasks(folder.path(), &[task("/a b"), task("/c")]).unwrap();
+        write_found(folder.path(), &[task("/a b"), task("/c")], &[], &[]).unwrap();
         assert_eq!(kept_tasks(folder.path()).unwrap()[0], task("/a b"));
         let outcome = TaskOutcome {
             task: "1.1".into(),

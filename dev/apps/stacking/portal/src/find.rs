@@ -15,8 +15,7 @@ use tokio::task::block_in_place;
 use tokio::time::timeout;
 
 use crate::outcome_files::{
-    BadFrame, FrameTask, MISSING_FRAMES, MissingObject, NotStackedRow, missing_object,
-    write_missing, write_tasks,
+    BadFrame, FrameTask, MissingObject, NotStackedRow, missing_object, write_found, write_missing,
 };
 use crate::params::Weights;
 use crate::portal::Portal;
@@ -25,7 +24,6 @@ use crate::position_list::{OffSky, PositionList};
 use crate::record::StackJob;
 use crate::runner_error::RunError;
 use crate::surveys::Survey;
-use crate::whole_file::write_shared;
 
 /// `stack find` ends within this time: it finds 100,000 positions in seconds.
 const FIND_DEADLINE: Duration = Duration::from_secs(600);
@@ -66,7 +64,7 @@ pub async fn find_frames(
         write_missing(&folder, &missing)?;
         return Ok(found_frames(&[], &missing, 0));
     }
-    write_shared(&folder.join("find.csv"), list_for_find(&list, job.params.weights).as_bytes())?;
+    fs::write(folder.join("find.csv"), list_for_find(&list, job.params.weights))?;
     run_find(portal, job, survey, &folder).await?;
     block_in_place(|| keep_found(&folder, survey, &list, missing))
 }
@@ -82,11 +80,8 @@ fn keep_found(
         .map_err(|why| RunError::Job(format!("the report of `stack find` is damaged: {why}")))?;
     missing.extend(report.not_stacked.iter().map(|row| missing_object(list, row)));
     missing.sort_by_key(|object| object.row);
-    write_missing(folder, &missing)?;
     let (tasks, lost) = frame_tasks(folder, survey)?;
-    write_tasks(folder, &tasks)?;
-    let bytes = serde_json::to_vec(&lost).map_err(io::Error::from)?;
-    write_shared(&folder.join(MISSING_FRAMES), &bytes)?;
+    write_found(folder, &tasks, &missing, &lost)?;
     Ok(found_frames(&tasks, &missing, lost.len()))
 }
 

@@ -7,10 +7,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::position_list::PositionList;
-use crate::whole_file::write_shared;
+use crate::whole_file::{write_all_shared, write_shared};
 
 /// Frames that `find` missed, and those of failed tasks.
-pub const MISSING_FRAMES: &str = "missing-frames.json";
+const MISSING_FRAMES: &str = "missing-frames.json";
 pub const FAILED_FRAMES: &str = "failed-frames.json";
 
 /// A row of a report of `stack`.
@@ -75,7 +75,7 @@ pub struct FrameTask {
 
 /// The tasks of a job, as they were submitted.
 pub fn kept_tasks(folder: &Path) -> io::Result<Vec<FrameTask>> {
-    let text = std::fs::read_to_string(folder.join("tasks.tsv"))?;
+    let text = std::fs::read_to_string(folder.join(TASKS_FILE))?;
     let task = |line: &str| {
         let mut fields = line.split('\t').map(str::to_owned);
         let (frame, list, partial) = (fields.next()?, fields.next()?, fields.next()?);
@@ -86,14 +86,23 @@ pub fn kept_tasks(folder: &Path) -> io::Result<Vec<FrameTask>> {
     Ok(text.lines().filter_map(task).collect())
 }
 
-/// Keeps the tasks of a job.
-pub fn write_tasks(folder: &Path, tasks: &[FrameTask]) -> io::Result<()> {
+/// Keeps what was found for a job: its tasks, objects that no frame shows, and frames that are lost.
+pub fn write_found(
+    folder: &Path,
+    tasks: &[FrameTask],
+    missing: &[MissingObject],
+    lost: &[BadFrame],
+) -> io::Result<()> {
     let line = |task: &FrameTask| {
         let FrameTask { frame, list, partial, hdu, report, objects } = task;
         format!("{frame}\t{list}\t{partial}\t{hdu}\t{report}\t{objects}\n")
     };
-    let text: String = tasks.iter().map(line).collect();
-    write_shared(&folder.join("tasks.tsv"), text.as_bytes())
+    let files = [
+        (TASKS_FILE, tasks.iter().map(line).collect()),
+        (MISSING_FILE, serde_json::to_string(missing)?),
+        (MISSING_FRAMES, serde_json::to_string(lost)?),
+    ];
+    write_all_shared(folder, &files)
 }
 
 /// Frames of a job that could not be read: those that `find` missed, and those of failed tasks.
@@ -121,6 +130,7 @@ pub struct MissingObject {
 }
 
 const MISSING_FILE: &str = "not-found.json";
+const TASKS_FILE: &str = "tasks.tsv";
 
 /// Keeps which objects no frame shows.
 pub fn write_missing(folder: &Path, missing: &[MissingObject]) -> io::Result<()> {

@@ -56,10 +56,8 @@ pub enum Step {
     Find,
     /// The cutouts of each frame are summed.
     Stack,
-    /// The sums of frames are summed.
+    /// The sums of frames are summed, and the results are written.
     Sum,
-    /// The results are written.
-    Write,
 }
 
 /// A job of eyas that belongs to a job of the portal.
@@ -164,7 +162,6 @@ impl StackJob {
             (_, Step::Find) => 0,
             (_, Step::Stack) => (1.0 + 93.0 * share(&self.stack)) as u64,
             (_, Step::Sum) => (94.0 + 5.0 * share(&self.sum)) as u64,
-            (_, Step::Write) => 99,
         }
     }
 

@@ -11,7 +11,9 @@ use tokio::task::block_in_place;
 use tokio::time::sleep;
 
 use crate::cluster_api::{ClusterError, JobProgress};
-use crate::collect::{add_left_out, collect_outcomes, printed_measures, write_partials};
+use crate::collect::{
+    SumMeasures, add_left_out, collect_outcomes, printed_measures, write_partials,
+};
 use crate::find::find_frames;
 use crate::job_store::StoreError;
 use crate::params::Weights;
@@ -70,7 +72,7 @@ async fn until_over(portal: &Portal, id: &str) {
 fn end(portal: &Portal, id: &str, phase: Phase, error: Option<String>) {
     let changed = portal.jobs.change::<StoreError>(id, |job| {
         if job.phase.is_active() {
-            job.to_cancel = phase != Phase::Completed;
+            job.to_cancel = true;
             (job.phase, job.ended_ms, job.error) = (phase, Some(unix_ms()), error);
             job.waits_for = None;
         }
@@ -84,10 +86,9 @@ fn end(portal: &Portal, id: &str, phase: Phase, error: Option<String>) {
 async fn work(portal: &Portal, id: &str) {
     // The semaphore is never closed.
     let Ok(_permit) = RUNNING.acquire().await else { return };
-    loop {
+    while portal.jobs.get(id).is_some_and(|job| job.phase.is_active()) {
         let error = match step(portal, id).await {
-            Ok(false) => continue,
-            Ok(true) => return end(portal, id, Phase::Completed, None),
+            Ok(()) => continue,
             Err(RunError::Lost(_)) => match lose(portal, id) {
                 Ok(()) => continue,
                 Err(why) => why,
@@ -120,23 +121,25 @@ fn lose(portal: &Portal, id: &str) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Does the next step of a job. Returns whether it was the last.
-async fn step(portal: &Portal, id: &str) -> Result<bool, RunError> {
-    let job = portal.jobs.change::<RunError>(id, |job| {
-        job.phase = Phase::Executing;
-        job.started_ms = job.started_ms.or(Some(unix_ms()));
-        Ok(())
-    })?;
+/// Does the next step of a job. After the last one, the job has ended.
+async fn step(portal: &Portal, id: &str) -> Result<(), RunError> {
+    // What a restart finds out again is not worth a write to disk: that it runs, and the ids of its
+    // jobs of eyas.
+    portal.jobs.show(id, |job| {
+        if job.phase == Phase::Queued {
+            (job.phase, job.started_ms) = (Phase::Executing, job.started_ms.or(Some(unix_ms())));
+        }
+    });
+    let job = portal.jobs.get(id).ok_or_else(|| StoreError::Gone(id.to_owned()))?;
     tracing::debug!("job {id} is at the step {:?}", job.step);
     match job.step {
-        Step::Find => find(portal, &job).await?,
+        Step::Find => find(portal, &job).await,
         Step::Stack => {
             let ended = on_cluster(portal, &job, stack_request(portal, &job)).await?;
             tracing::debug!("the tasks of job {id} have ended");
             let outcomes = patiently(portal, id, || collect_outcomes(portal, &job, &ended)).await?;
             let outcomes = outcomes?;
             let not_found = block_in_place(|| add_left_out(&portal.folder_of(id)))?;
-            block_in_place(|| write_partials(portal, &job))?;
             portal.jobs.change::<RunError>(id, |job| {
                 job.counts.not_readable += outcomes.not_readable;
                 job.counts.nodes = outcomes.nodes;
@@ -144,29 +147,34 @@ async fn step(portal: &Portal, id: &str) -> Result<bool, RunError> {
                 job.step = Step::Sum;
                 Ok(())
             })?;
+            Ok(())
         }
         Step::Sum => {
+            block_in_place(|| write_partials(portal, &job))?;
             let ended = on_cluster(portal, &job, sum_request(portal, &job)).await?;
             tracing::debug!("the sum of job {id} has ended");
             let measured = patiently(portal, id, || printed_measures(portal, &ended)).await?;
             let measured = measured.map_err(RunError::Job)?;
-            portal.jobs.change::<RunError>(id, |job| {
-                job.measured = measured.measured;
-                (job.counts.stacked, job.counts.skipped) = (measured.stacked, measured.skipped);
-                job.step = Step::Write;
-                Ok(())
-            })?;
-        }
-        Step::Write => {
-            let results = block_in_place(|| write_results(portal, &job))?;
-            portal.jobs.change::<RunError>(id, |job| {
-                job.results = results;
-                Ok(())
-            })?;
-            return Ok(true);
+            complete(portal, id, measured)
         }
     }
-    Ok(false)
+}
+
+/// Writes the results of a job, and ends it. Both are kept at once.
+fn complete(portal: &Portal, id: &str, measured: SumMeasures) -> Result<(), RunError> {
+    let mut job = portal.jobs.get(id).ok_or_else(|| StoreError::Gone(id.to_owned()))?;
+    job.measured = measured.measured;
+    (job.counts.stacked, job.counts.skipped) = (measured.stacked, measured.skipped);
+    job.results = block_in_place(|| write_results(portal, &job))?;
+    portal.jobs.change::<RunError>(id, |kept| {
+        // It may have been aborted meanwhile.
+        if kept.phase == Phase::Executing {
+            (kept.phase, kept.ended_ms) = (Phase::Completed, Some(unix_ms()));
+            (kept.measured, kept.counts, kept.results) = (job.measured, job.counts, job.results);
+        }
+        Ok(())
+    })?;
+    Ok(())
 }
 
 async fn find(portal: &Portal, job: &StackJob) -> Result<(), RunError> {
@@ -288,11 +296,10 @@ async fn on_cluster(
             let name = job_name(job);
             let submitted = patiently(portal, id, || submit(portal, &name, &request)).await?;
             let submitted = submitted.map_err(|why| RunError::Job(why.to_string()))?;
-            portal.jobs.change::<RunError>(id, |job| {
+            portal.jobs.show(id, |job| {
                 of_step_mut(job, step).id = Some(submitted);
                 of_step_mut(job, step).name = name;
-                Ok(())
-            })?;
+            });
             submitted
         }
     };
