@@ -79,6 +79,19 @@ def cases(seed: int) -> dict[str, Case]:
         ),
         "float_steps": (steps, rice | level | {"quantize_method": 1, "dither_seed": 5}, {}),
         "float_gzip": (gaps, {"compression_type": "GZIP_2", "quantize_level": 0.0}, {}),
+        "float_gzip_dither": (
+            gaps,
+            {"compression_type": "GZIP_1", "quantize_method": 1} | level | dither,
+            {},
+        ),
+        "float_shuffled_dither": (
+            gaps,
+            {"compression_type": "GZIP_2", "quantize_method": 2, "tile_shape": (6, 11)}
+            | level
+            | dither,
+            {},
+        ),
+        "unsigned_short": (counts.astype(np.uint16) + 40000, rice, {}),
         "float_hcompress": (
             flux,
             {"compression_type": "HCOMPRESS_1", "tile_shape": (15, 37), "quantize_method": 1}
@@ -102,6 +115,23 @@ def scaled_table(path: Path, image: np.ndarray, cards: dict[str, Any]) -> None:
         assert file[1].header["ZNAXIS1"] == image.shape[1]
 
 
+def by_cfitsio(folder: Path, seed: int) -> None:
+    """Writes some images by cfitsio itself."""
+    random = np.random.default_rng(seed)
+    flux = random.normal(10, 1, (HEIGHT, WIDTH)).astype(np.float32)
+    counts = random.integers(0, 60000, (HEIGHT, WIDTH)).astype(np.int32)
+    kinds: dict[str, tuple[np.ndarray, dict[str, Any]]] = {
+        "cfitsio_rice": (flux, {"compress": "RICE", "qlevel": 4.0, "qmethod": 1, "dither_seed": 7}),
+        "cfitsio_gzip": (flux, {"compress": "GZIP_2", "qlevel": 0}),
+        "cfitsio_hcompress": (counts, {"compress": "HCOMPRESS", "tile_dims": (10, 12)}),
+        "cfitsio_plio": (counts % 9, {"compress": "PLIO", "tile_dims": (29, 37)}),
+    }
+    for name, (image, options) in kinds.items():
+        with fitsio.FITS(str(folder / f"{name}.fits"), "rw") as file:
+            file.write(image, **options)
+        keep(folder, name, {})
+
+
 def write(folder: Path, name: str, case: Case) -> None:
     """Writes a case and its pixels."""
     image, options, cards = case
@@ -109,6 +139,12 @@ def write(folder: Path, name: str, case: Case) -> None:
     fits.HDUList([fits.PrimaryHDU(), fits.CompImageHDU(image, **options)]).writeto(path)
     if cards:
         scaled_table(path, image, cards)
+    keep(folder, name, cards)
+
+
+def keep(folder: Path, name: str, cards: dict[str, Any]) -> None:
+    """Writes the pixels of a case, and packs both files."""
+    path = folder / f"{name}.fits"
     with fits.open(path) as file:
         pixels = file[1].data.astype(np.float64)
     with fitsio.FITS(str(path)) as file:
@@ -132,8 +168,10 @@ def main() -> None:
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")
-    for name, case in cases(int(sys.argv[2]) if len(sys.argv) > 2 else 11).items():
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else 11
+    for name, case in cases(seed).items():
         write(folder, name, case)
+    by_cfitsio(folder, seed)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 //! Errors of files: the file's name, then the problem.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,24 @@ impl StackingError {
     pub fn new(path: &Path, problem: FileProblem) -> Self {
         let path = path.to_owned();
         Self { path, problem }
+    }
+}
+
+/// A place in a list of objects, from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListPlace {
+    /// A line of text.
+    Line(u64),
+    /// A row of a table.
+    Row(u64),
+}
+
+impl fmt::Display for ListPlace {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListPlace::Line(line) => write!(out, "line {line}"),
+            ListPlace::Row(row) => write!(out, "row {row}"),
+        }
     }
 }
 
@@ -83,14 +102,14 @@ pub enum FileProblem {
     /// The world coordinate system does not say where the pixels of the frame are.
     #[error("the positions of its pixels cannot be trusted: {0}")]
     Positions(String),
-    /// A list of objects that cannot be read; lines count from one.
+    /// A list of objects that cannot be read.
     #[error(
         "object list{}: {trouble}",
-        line.map(|line| format!(" line {line}")).unwrap_or_default()
+        place.map(|place| format!(" {place}")).unwrap_or_default()
     )]
     List {
-        /// The line, if it is known.
-        line: Option<u64>,
+        /// Where, if it is known.
+        place: Option<ListPlace>,
         /// What is wrong with it.
         trouble: String,
     },

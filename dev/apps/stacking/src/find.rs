@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
-use std::path::Path;
 
-use crate::error::{FileProblem, StackingError};
-use crate::index::FrameIndex;
+use crate::error::FileProblem;
+use crate::index::{FrameIndex, IndexedImage};
 use crate::objects::ListedObject;
 use crate::report::{Reason, ReportRow};
 use crate::roi::Placement;
@@ -45,13 +44,13 @@ struct Search<'a> {
     band_of_image: Vec<Option<u32>>,
 }
 
-/// Finds the images that show each object of `objects` with its region of `size` pixels.
+/// Finds the images that show each object of `objects` with its region of `size` pixels. A problem
+/// is of the index, or of the list if it is a [`FileProblem::List`].
 pub fn find(
-    path: &Path,
     index: &FrameIndex,
     objects: &[ListedObject],
     size: usize,
-) -> Result<Found, StackingError> {
+) -> Result<Found, FileProblem> {
     let mut bands = HashMap::new();
     let mut band_of_image = Vec::with_capacity(index.images().len());
     for image in index.images() {
@@ -60,7 +59,12 @@ pub fn find(
         band_of_image.push(band.map(|band| *bands.entry(band).or_insert(next)));
     }
     let search = Search { index, objects, size, bands, band_of_image };
-    search.run().map_err(|problem| StackingError::new(path, problem))
+    search.run()
+}
+
+/// An index with an image that no frame had.
+fn damaged(image: &IndexedImage, problem: &FileProblem) -> FileProblem {
+    FileProblem::Index(format!("{}: {problem}; make it again with `stack index`", image.frame))
 }
 
 impl Search<'_> {
@@ -113,7 +117,10 @@ impl Search<'_> {
         if object.band.as_deref().is_some_and(|band| !self.bands.contains_key(band)) {
             let mut known: Vec<&str> = self.bands.keys().copied().collect();
             known.sort_unstable();
-            return row(Reason::NoSuchBand).because(format!("bands: {}", known.join(" ")));
+            return row(Reason::NoSuchBand).because(match known.is_empty() {
+                true => "no image of the index has a band: see --band-keyword".to_owned(),
+                false => format!("bands: {}", known.join(" ")),
+            });
         }
         match other_bands {
             Some(bands) => {
@@ -148,7 +155,7 @@ impl Search<'_> {
             );
             if pairs.len() > MAX_PAIRS {
                 let trouble = format!("more than {MAX_PAIRS} pairs with frames: cut the list");
-                return Err(FileProblem::List { line: None, trouble });
+                return Err(FileProblem::List { place: None, trouble });
             }
         }
         pairs.sort_unstable();
@@ -169,7 +176,7 @@ impl Search<'_> {
                 *start += 1;
             }
         }
-        let parts = starts.windows(2).map(|part| part[0]..part[1].max(part[0]));
+        let parts = starts.windows(2).map(|part| part[0]..part[1]);
         let tried: Vec<_> = std::thread::scope(|scope| {
             let running: Vec<_> = parts
                 .map(|part: Range<usize>| scope.spawn(move || self.try_part(&pairs[part])))
@@ -189,7 +196,7 @@ impl Search<'_> {
         let (mut hits, mut borders) = (Vec::new(), Vec::new());
         for of_image in pairs.chunk_by(|one, other| one.image == other.image) {
             let image = &self.index.images()[of_image[0].image as usize];
-            let projection = image.projection()?;
+            let projection = image.projection().map_err(|problem| damaged(image, &problem))?;
             for &hit in of_image {
                 let place = self.objects[hit.object as usize].place;
                 match Placement::of(&projection, place, self.size, image.width, image.height) {

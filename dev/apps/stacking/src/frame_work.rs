@@ -53,8 +53,10 @@ pub struct FrameReport {
     pub undefined: u64,
     /// Objects that are not on the frame.
     pub outside: u64,
-    /// Objects of another band than the frame.
+    /// Objects on the frame that are of another band.
     pub other_band: u64,
+    /// The band of the frame, if an object of the list has one.
+    pub band: Option<String>,
     /// The objects on the frame, by their numbers in the list; with the reason if they are not
     /// summed.
     pub shown: Vec<(usize, Option<Reason>)>,
@@ -171,19 +173,21 @@ impl FramePlan {
         let (width, height) = (image.width(), image.height());
         let mut windows = Vec::new();
         for (number, object) in objects.iter().enumerate() {
-            if object.band.is_some() && object.band.as_deref() != band.as_deref() {
-                report.other_band += 1;
-                continue;
-            }
+            let is_other = object.band.is_some() && object.band.as_deref() != band.as_deref();
             match Placement::of(&projection, object.place, size, width, height) {
+                Placement::Outside => report.outside += 1,
+                _ if is_other => {
+                    report.other_band += 1;
+                    report.shown.push((number, Some(Reason::OtherBand)));
+                }
                 Placement::Whole(window) => windows.push((number, window)),
                 Placement::Border => {
                     report.border += 1;
                     report.shown.push((number, Some(Reason::Border)));
                 }
-                Placement::Outside => report.outside += 1,
             }
         }
+        report.band = band;
         Ok(windows)
     }
 }

@@ -134,8 +134,13 @@ impl IndexPlan {
         })
     }
 
-    /// Reads all files. A file that cannot be read goes to `unreadable`, in the order of the files.
-    pub fn read_frames(&self, paths: &[PathBuf]) -> (Vec<IndexedImage>, Vec<StackingError>) {
+    /// Reads all files. Errors of those that cannot be read are in the order of the files; without
+    /// `keep_going` no further file is opened after one.
+    pub fn read_frames(
+        &self,
+        paths: &[PathBuf],
+        keep_going: bool,
+    ) -> (Vec<IndexedImage>, Vec<StackingError>) {
         let next = AtomicUsize::new(0);
         let read = Mutex::new(Vec::with_capacity(paths.len()));
         std::thread::scope(|scope| {
@@ -145,6 +150,9 @@ impl IndexPlan {
                         && let Some(path) = paths.get(number)
                     {
                         let images = self.read_frame(path);
+                        if images.is_err() && !keep_going {
+                            next.store(paths.len(), Ordering::Relaxed);
+                        }
                         read.lock().expect("no thread panics").push((number, images));
                     }
                 });

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::error::{FileProblem, StackingError};
+use crate::error::{FileProblem, ListPlace, StackingError};
 
 /// A place on the sky, ICRS.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,8 +98,8 @@ fn weight(text: &str) -> Result<f64, SkyObjectError> {
 /// A row of a list that is no object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BadRow {
-    /// Its line in the file, or its number in a table, from one.
-    pub line: u64,
+    /// Where it is in the list.
+    pub place: ListPlace,
     /// The name in it, if there is one.
     pub name: Option<Box<str>>,
     /// Right ascension, declination and band as they are written.
@@ -124,7 +124,7 @@ impl ObjectList {
             None => Ok(self.objects),
             Some(bad) => {
                 let trouble = format!("{}; --keep-going passes over such rows", bad.error);
-                Err(list_error(path, Some(bad.line), trouble))
+                Err(list_error(path, Some(bad.place), trouble))
             }
         }
     }
@@ -133,10 +133,10 @@ impl ObjectList {
 /// An error of the list in `path`.
 pub(crate) fn list_error(
     path: &Path,
-    line: Option<u64>,
+    place: Option<ListPlace>,
     trouble: impl Into<String>,
 ) -> StackingError {
-    StackingError::new(path, FileProblem::List { line, trouble: trouble.into() })
+    StackingError::new(path, FileProblem::List { place, trouble: trouble.into() })
 }
 
 /// The columns of a list that have a meaning.
@@ -154,7 +154,7 @@ const RA: [&str; 5] = ["ra", "raj2000", "_raj2000", "ra_icrs", "ra_deg"];
 const DEC: [&str; 7] = ["dec", "decj2000", "_dej2000", "dej2000", "de_icrs", "dec_icrs", "dec_deg"];
 const BAND: [&str; 2] = ["band", "filter"];
 const WEIGHT: [&str; 1] = ["weight"];
-const NAME: [&str; 3] = ["name", "id", "main_id"];
+const NAME: [&str; 5] = ["name", "id", "main_id", "source_id", "objid"];
 
 impl ObjectColumns {
     /// The columns of a list without a header: the tuple {ra dec band}.
@@ -185,7 +185,7 @@ impl ObjectList {
     pub(crate) fn add<'a>(
         &mut self,
         columns: &ObjectColumns,
-        line: u64,
+        place: ListPlace,
         field: impl Fn(usize) -> Option<&'a str>,
     ) {
         let text = |column: Option<usize>| {
@@ -194,14 +194,14 @@ impl ObjectList {
         let (ra, dec) = (field(columns.ra).unwrap_or(""), field(columns.dec).unwrap_or(""));
         let (band, name) = (text(columns.band), text(columns.name).map(Box::from));
         let weight = text(columns.weight).map_or(Ok(1.0), weight);
-        match SkyObject::parse(ra, dec).and_then(|place| Ok((place, weight?))) {
-            Ok((place, weight)) => {
+        match SkyObject::parse(ra, dec).and_then(|object| Ok((object, weight?))) {
+            Ok((object, weight)) => {
                 let band = band.map(Box::from);
-                self.objects.push(ListedObject { place, band, weight, name });
+                self.objects.push(ListedObject { place: object, band, weight, name });
             }
             Err(error) => {
                 let written = [ra, dec, band.unwrap_or("")].map(|text| text.trim().to_owned());
-                self.bad.push(BadRow { line, name, written, error });
+                self.bad.push(BadRow { place, name, written, error });
             }
         }
     }

@@ -116,7 +116,7 @@ impl ReportRow {
             frame: String::new(),
             hdu: None,
             reason: Reason::BadPosition,
-            detail: format!("line {}: {}", bad.line, bad.error),
+            detail: format!("{}: {}", bad.place, bad.error),
         }
     }
 

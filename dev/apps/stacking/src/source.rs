@@ -6,7 +6,8 @@
 //! than asked for without an error.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::GzDecoder;
@@ -15,6 +16,9 @@ use crate::error::{FileProblem, StackingError};
 
 /// RFC 1952: the two bytes that every gzip member begins with.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// Bytes of an empty gzip file; a shorter one is none.
+const GZIP_BYTES: u64 = 18;
 
 /// Bytes read at a time from a gzip file.
 const READ_BYTES: usize = 256 << 10;
@@ -27,13 +31,16 @@ const SKIP_BYTES: usize = 16 << 10;
 pub struct ByteSource {
     path: PathBuf,
     stream: Stream,
-    claimed_bytes: u64,
+    /// Bytes of the file.
+    file_bytes: u64,
+    /// Bytes of the content of a gzip file, once they have been asked for.
+    claimed: Option<u64>,
 }
 
 #[derive(Debug)]
 enum Stream {
     Plain(File),
-    Gzip(Box<Members>),
+    Gzip(Box<Members>, File),
 }
 
 /// The content of a gzip file: its members one after the other. Zeros after the last one are
@@ -82,7 +89,7 @@ fn next_member(mut file: BufReader<File>) -> io::Result<Option<GzDecoder<BufRead
 }
 
 impl ByteSource {
-    /// Opens `path` and looks at its first and last bytes.
+    /// Opens `path` and looks at its first bytes.
     pub fn open(path: &Path) -> Result<Self, StackingError> {
         let fail = |action| move |error| StackingError::new(path, FileProblem::io(action)(error));
         let mut file = File::open(path).map_err(fail("open"))?;
@@ -90,24 +97,31 @@ impl ByteSource {
 
         let mut magic = Vec::with_capacity(2);
         file.by_ref().take(2).read_to_end(&mut magic).map_err(fail("read"))?;
-        let (is_gzip, claimed_bytes) = if magic == GZIP_MAGIC && file_bytes > 18 {
-            // RFC 1952: the last four bytes, ISIZE, are the size of the content modulo 2^32.
-            let mut isize_field = [0; 4];
-            file.seek(SeekFrom::End(-4)).map_err(fail("read"))?;
-            file.read_exact(&mut isize_field).map_err(fail("read"))?;
-            (true, u64::from(u32::from_le_bytes(isize_field)))
-        } else {
-            (false, file_bytes)
-        };
         file.rewind().map_err(fail("read"))?;
 
-        let stream = if is_gzip {
+        let stream = if magic == GZIP_MAGIC && file_bytes > GZIP_BYTES {
+            let end = file.try_clone().map_err(fail("open"))?;
             let file = BufReader::with_capacity(READ_BYTES, file);
-            Stream::Gzip(Box::new(Members(Some(GzDecoder::new(file)))))
+            Stream::Gzip(Box::new(Members(Some(GzDecoder::new(file)))), end)
         } else {
             Stream::Plain(file)
         };
-        Ok(Self { path: path.to_owned(), stream, claimed_bytes })
+        Ok(Self { path: path.to_owned(), stream, file_bytes, claimed: None })
+    }
+
+    /// How many bytes the content has, as the file says: of gzip modulo 2^32. The end of a gzip
+    /// file is read for it, which is a request of its own; readers of headers do without.
+    fn claimed_bytes(&mut self) -> Result<u64, StackingError> {
+        let (None, Stream::Gzip(_, file)) = (self.claimed, &self.stream) else {
+            return Ok(self.claimed.unwrap_or(self.file_bytes));
+        };
+        // RFC 1952: the last four bytes, ISIZE, are the size of the content modulo 2^32.
+        let mut isize_field = [0; 4];
+        file.read_exact_at(&mut isize_field, self.file_bytes - 4)
+            .map_err(|error| self.error(FileProblem::io("read")(error)))?;
+        let claimed = u32::from_le_bytes(isize_field).into();
+        self.claimed = Some(claimed);
+        Ok(claimed)
     }
 
     /// The file's name, as it was opened.
@@ -132,7 +146,7 @@ impl ByteSource {
     /// The next `count` bytes. Memory is taken as they come, since the header of a damaged file may
     /// name any number.
     pub fn take(&mut self, count: usize, missing: &'static str) -> Result<Vec<u8>, StackingError> {
-        let claimed = usize::try_from(self.claimed_bytes).unwrap_or(usize::MAX);
+        let claimed = usize::try_from(self.claimed_bytes()?).unwrap_or(usize::MAX);
         let mut bytes = Vec::with_capacity(count.min(claimed));
         while bytes.len() < count {
             let begun = bytes.len();
@@ -153,7 +167,7 @@ impl ByteSource {
         while filled < buffer.len() {
             let done = match &mut self.stream {
                 Stream::Plain(file) => file.read(&mut buffer[filled..]),
-                Stream::Gzip(inflate) => inflate.read(&mut buffer[filled..]),
+                Stream::Gzip(inflate, _) => inflate.read(&mut buffer[filled..]),
             };
             match done {
                 Ok(0) => break,
@@ -200,11 +214,12 @@ impl ByteSource {
         verify: bool,
         missing: &'static str,
     ) -> Result<(), StackingError> {
+        let claimed = self.claimed_bytes()?;
         match &mut self.stream {
-            Stream::Plain(_) if self.claimed_bytes >= end => Ok(()),
+            Stream::Plain(_) if claimed >= end => Ok(()),
             Stream::Plain(_) => Err(self.error(FileProblem::Truncated { missing })),
-            Stream::Gzip(_) if !verify && self.claimed_bytes == padded_end & 0xffff_ffff => Ok(()),
-            Stream::Gzip(inflate) => match io::copy(inflate, &mut io::sink()) {
+            Stream::Gzip(..) if !verify && claimed == padded_end & 0xffff_ffff => Ok(()),
+            Stream::Gzip(inflate, _) => match io::copy(inflate, &mut io::sink()) {
                 Ok(rest) if position + rest >= end => Ok(()),
                 Ok(_) => Err(self.error(FileProblem::Truncated { missing })),
                 Err(error) => Err(self.read_error(error, missing)),

@@ -2,10 +2,11 @@
 //! shows.
 //!
 //! A survey has `frames/frame-NNNNNN.fits[.gz]`; `objects.csv`, the places of the invisible sources
-//! (`ra,dec,frame`); `control.csv`, the same number of empty places; and `tasks.csv`, one line
-//! `frame,ra,dec` for each stacking task, without a header, in random order. Paths in them are
-//! relative to the survey's directory. The same plan always gives the same bytes; those of a frame
-//! depend on its number and the plan, never on the frames before it.
+//! (`ra,dec,frame`, and `band` if frames have bands); `control.csv`, the same number of empty
+//! places; and `tasks.csv`, one line `frame,ra,dec` for each stacking task, without a header, in
+//! random order. Paths in them are relative to the survey's directory. The same plan always gives
+//! the same bytes; those of a frame depend on its number and the plan, never on the frames before
+//! it.
 
 mod frame;
 mod random;
@@ -73,7 +74,12 @@ pub struct SurveyPlan {
     pub seed: u64,
     /// Whether frames are gzip files.
     pub gzip: bool,
+    /// Whether frames have the SDSS's bands, in turn.
+    pub bands: bool,
 }
+
+/// The bands of the SDSS.
+const BANDS: [&str; 5] = ["u", "g", "r", "i", "z"];
 
 /// Pixels in a row of an SDSS frame, and its rows.
 pub const SDSS_SIZE: (usize, usize) = (2048, 1489);
@@ -92,7 +98,11 @@ impl SurveyPlan {
     /// The frame `number`, from 0 to `frames - 1`.
     pub fn frame(&self, number: u64) -> SurveyFrame {
         assert!(number < self.frames, "frame {number} of {}", self.frames);
-        SurveyFrame::plan(number, self.objects_on(number), self.width, self.height, self.seed)
+        let band = self.bands.then(|| BANDS[(number % BANDS.len() as u64) as usize]);
+        let objects = self.objects_on(number);
+        let mut frame = SurveyFrame::plan(number, objects, self.width, self.height, self.seed);
+        frame.band = band;
+        frame
     }
 
     /// Writes the survey into `directory`, which is created if it is missing.
@@ -101,20 +111,21 @@ impl SurveyPlan {
         std::fs::create_dir_all(&frames)
             .map_err(|error| StackingError::new(&frames, FileProblem::io("make")(error)))?;
 
-        let mut objects = String::from("ra,dec,frame\n");
+        let mut objects = format!("ra,dec,frame{}\n", if self.bands { ",band" } else { "" });
         let mut control = objects.clone();
         let mut tasks = Vec::with_capacity(self.objects as usize);
         for number in 0..self.frames {
             let frame = self.frame(number);
             let name = self.file_name(number);
             output::write_whole(&directory.join(&name), &frame.file(self.gzip))?;
+            let band = frame.band.map(|band| format!(",{band}")).unwrap_or_default();
             for &(x, y) in &frame.sources {
                 let place = place(&frame, x, y);
-                objects += &format!("{place},{name}\n");
+                objects += &format!("{place},{name}{band}\n");
                 tasks.push(format!("{name},{place}\n"));
             }
             for &(x, y) in &frame.empty {
-                control += &format!("{},{name}\n", place(&frame, x, y));
+                control += &format!("{},{name}{band}\n", place(&frame, x, y));
             }
         }
         SurveyRandom::new(self.seed, u64::MAX).shuffle(&mut tasks);

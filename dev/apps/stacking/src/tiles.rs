@@ -57,7 +57,6 @@ enum Compression {
     },
     Plio,
     Hcompress,
-    None,
 }
 
 /// What the stored numbers mean.
@@ -231,12 +230,11 @@ impl TileTable {
             columns::DataKind::Compressed => self.compression,
             // Of floating-point pixels that cannot become whole numbers.
             columns::DataKind::Gzip => Compression::Gzip,
-            columns::DataKind::Plain => Compression::None,
         };
         let scale = self.columns.zscale(row).or(self.numbers.zscale);
         let is_exact = wanted.column.kind != columns::DataKind::Compressed || scale.is_none();
         if self.numbers.bitpix < 0 && is_exact {
-            let bytes = self.bytes_of(compression, bytes, count).ok_or_else(damaged)?;
+            let bytes = unpacked(compression, bytes, count).ok_or_else(damaged)?;
             return reals(&bytes, count).ok_or_else(damaged);
         }
         let stored = match compression {
@@ -245,7 +243,7 @@ impl TileTable {
             }
             Compression::Plio => plio::decode(bytes, count),
             Compression::Hcompress => hcompress::decode(bytes, columns.len(), rows.len()),
-            _ => self.bytes_of(compression, bytes, count).and_then(|bytes| integers(&bytes, count)),
+            _ => unpacked(compression, bytes, count).and_then(|bytes| integers(&bytes, count)),
         };
         let stored = stored.ok_or_else(damaged)?;
         if self.numbers.bitpix > 0 {
@@ -267,29 +265,6 @@ impl TileTable {
         Ok(quantized.physical(&stored, wanted.number))
     }
 
-    /// The bytes of pixels that are packed with gzip, or not at all.
-    fn bytes_of(&self, compression: Compression, bytes: &[u8], count: usize) -> Option<Vec<u8>> {
-        let unpack = || {
-            let mut plain = Vec::new();
-            let most = 8 * count as u64 + 1;
-            GzDecoder::new(bytes).take(most).read_to_end(&mut plain).ok()?;
-            Some(plain)
-        };
-        match compression {
-            Compression::Gzip => unpack(),
-            Compression::ShuffledGzip => {
-                let shuffled = unpack()?;
-                let size = shuffled.len() / count;
-                let pixel = |at: usize| (0..size).map(move |byte| (byte, at));
-                (size * count == shuffled.len()).then(|| {
-                    let places = (0..count).flat_map(pixel);
-                    places.map(|(byte, at)| shuffled[byte * count + at]).collect()
-                })
-            }
-            _ => Some(bytes.to_vec()),
-        }
-    }
-
     /// Copies the wanted rows of a tile into the image.
     fn place(&self, number: usize, pixels: &[f64], wanted: &Range<usize>, image: &mut [f64]) {
         let (columns, rows) = self.area(number);
@@ -300,6 +275,25 @@ impl TileTable {
             }
         }
     }
+}
+
+/// The bytes of pixels that are packed with gzip; none if they are damaged, or packed otherwise.
+fn unpacked(compression: Compression, bytes: &[u8], count: usize) -> Option<Vec<u8>> {
+    if !matches!(compression, Compression::Gzip | Compression::ShuffledGzip) {
+        return None;
+    }
+    let mut plain = Vec::new();
+    let most = 8 * count as u64 + 1;
+    GzDecoder::new(bytes).take(most).read_to_end(&mut plain).ok()?;
+    if compression == Compression::Gzip {
+        return Some(plain);
+    }
+    let size = plain.len() / count;
+    let pixel = |at: usize| (0..size).map(move |byte| (byte, at));
+    (size * count == plain.len()).then(|| {
+        let places = (0..count).flat_map(pixel);
+        places.map(|(byte, at)| plain[byte * count + at]).collect()
+    })
 }
 
 /// Whole numbers of 1, 2, 4 or 8 bytes; one byte has no sign.
@@ -358,9 +352,8 @@ impl Compression {
                 ));
             }
             "HCOMPRESS_1" => Compression::Hcompress,
-            "NOCOMPRESS" => Compression::None,
             other => {
-                let known = "GZIP_1, GZIP_2, RICE_1, PLIO_1, HCOMPRESS_1 and NOCOMPRESS are read";
+                let known = "GZIP_1, GZIP_2, RICE_1, PLIO_1 and HCOMPRESS_1 are read";
                 return Err(trouble(format!("ZCMPTYPE is '{other}'; {known}")));
             }
         })

@@ -159,6 +159,18 @@ fn objects_of_a_band_are_stacked_on_frames_of_that_band() {
     assert_eq!(of("10,20\n", &[]), "1 1 1", "without a band, every frame counts");
     assert_eq!(of("10,20,r\n", &["--band", "r"]), "1 0 1");
     assert_eq!(of("10,20,z\n", &["--band-keyword", "BAND"]), "0 1 0");
+    // An object that frames show in other bands alone has that reason; one beside them another.
+    assert_eq!(of("10,20,i\n11,20,i\n10,20,r\n", &["--report", "r.csv"]), "1 0 0");
+    let rows = fs::read_to_string(room.join("r.csv")).unwrap();
+    let rows: Vec<_> = rows.lines().skip(1).collect();
+    let wanted = [",10,20,i,,,other_band,shown in: g none r", ",11,20,i,,,outside,frames read: 3"];
+    assert_eq!(rows, wanted);
+    // An index without bands says so.
+    assert_eq!(stack(room, &["index", "none.fits", "--out", "index"]).0, 0);
+    let find = ["find", "--index", "index", "--list", "list", "--out-tasks", "t"];
+    assert_eq!(stack(room, &[&find[..], &["--report", "r.csv"]].concat()).0, 0);
+    let rows = fs::read_to_string(room.join("r.csv")).unwrap();
+    assert!(rows.contains("no_such_band,no image of the index has a band"), "{rows}");
 }
 
 #[test]

@@ -128,24 +128,23 @@ fn keywords_of_the_index_make_the_same_projection() {
     assert!(compared > 50, "{compared} headers");
 }
 
-/// A survey with a band for each frame in turn, and its index.
+/// A survey with bands, and its index.
 fn survey(directory: &Path, frames: u64) -> (Vec<PathBuf>, Vec<IndexedImage>) {
-    let plan =
-        SurveyPlan { frames, objects: 3 * frames, width: 150, height: 140, seed: 4, gzip: false };
+    let plan = SurveyPlan {
+        frames,
+        objects: 3 * frames,
+        width: 150,
+        height: 140,
+        seed: 4,
+        gzip: false,
+        bands: true,
+    };
     plan.write(directory).unwrap();
     let paths: Vec<PathBuf> =
         (0..frames).map(|number| directory.join(plan.file_name(number))).collect();
-    for (number, path) in paths.iter().enumerate() {
-        let mut bytes = fs::read(path).unwrap();
-        let at = bytes.windows(8).position(|window| window == b"BUNIT   ").unwrap();
-        let band = ["g", "r", "i"][number % 3];
-        bytes[at..at + 80]
-            .copy_from_slice(format!("{:80}", format!("FILTER  = '{band}'")).as_bytes());
-        fs::write(path, bytes).unwrap();
-    }
     let plan =
         IndexPlan { hdu: "first".parse().unwrap(), band_keyword: "FILTER".into(), band: None };
-    let (images, unreadable) = plan.read_frames(&paths);
+    let (images, unreadable) = plan.read_frames(&paths, false);
     assert!(unreadable.is_empty());
     (paths, images)
 }
@@ -163,7 +162,7 @@ fn the_index_finds_what_every_frame_says_itself() {
     let at = |number: u32| f64::from(number) * 0.618_034 % 1.0;
     let far = [(10.0, 80.0), (200.0, -89.9999), (0.0, 0.0), (360.0, 0.0)];
     let near = (0..4000).map(|number| (at(number) * 1.1, at(7 * number) * 0.02 - 0.01));
-    let bands = [None, Some("g"), Some("r"), Some("z")];
+    let bands = [None, Some("g"), Some("r"), Some("y")];
     let objects: Vec<ListedObject> = near
         .chain(far)
         .enumerate()
@@ -172,7 +171,7 @@ fn the_index_finds_what_every_frame_says_itself() {
             ..SkyObject { ra, dec }.into()
         })
         .collect();
-    let found = find(&path, &index, &objects, 60).unwrap();
+    let found = find(&index, &objects, 60).unwrap();
     let mut expected = Vec::new();
     let mut borders = vec![false; objects.len()];
     for (image, indexed) in images.iter().enumerate() {
@@ -210,7 +209,7 @@ fn a_survey_is_indexed_and_its_objects_found_and_stacked() {
     survey(room, 6);
     let (code, said, error) = stack(room, &["index", "frames", "--out", "index"]);
     assert_eq!((code, error.as_str()), (0, ""));
-    assert_eq!((value(&said, "images"), value(&said, "bands")), ("6", "g,i,r"));
+    assert_eq!((value(&said, "images"), value(&said, "bands")), ("6", "g,i,r,u,z"));
 
     let (code, said, error) = stack(
         room,
@@ -256,7 +255,7 @@ fn a_survey_is_indexed_and_its_objects_found_and_stacked() {
     let tasks = fs::read_to_string(room.join("tasks.csv")).unwrap();
     let fields: Vec<_> = tasks.lines().next().unwrap().split(',').collect();
     assert_eq!((fields.len(), fields[0], fields[3]), (7, "frames/frame-000000.fits", "0"));
-    assert_eq!((fields[4], fields[5]), ("g", "1"));
+    assert_eq!((fields[4], fields[5]), ("u", "1"));
     let place = [fields[1], fields[2], fields[4], fields[5], fields[6]].join(",");
     let (code, said, _) = stack(
         room,
@@ -287,7 +286,7 @@ fn a_survey_is_indexed_and_its_objects_found_and_stacked() {
     );
     assert!(lines[2].starts_with("hours,400,3,g,,,bad_position,line 5"), "{missing}");
     assert_eq!(lines[3], "far,100,45,r,,,not_covered,");
-    assert_eq!(lines[4], "fine,0,0,Y,,,no_such_band,bands: g i r");
+    assert_eq!(lines[4], "fine,0,0,Y,,,no_such_band,bands: g i r u z");
     assert_eq!(fs::read_to_string(room.join("none.csv")).unwrap(), "");
 }
 
@@ -335,6 +334,12 @@ fn damaged_indexes_and_frames_are_refused() {
     let lost = strange.replace("200", "2");
     let (code, error) = look(&packed(&lost));
     assert_eq!(code, 0, "a place in no cell needs no projection: {error}");
+    let everywhere = strange
+        .replace("\"hdu\":0", "\"hdu\":0,\"band\":\"u\"")
+        .replace("200", "0")
+        .replace("[1]", "[0,1,2,3,4,5,6,7,8,9,10,11]");
+    let (code, error) = look(&packed(&everywhere));
+    assert!(code == 65 && error.contains("bad: not a usable index of frames: f: "), "{error}");
 
     // Indexes of parts of a survey make the whole one, and a frame that is read again replaces its
     // images.
@@ -349,7 +354,7 @@ fn damaged_indexes_and_frames_are_refused() {
     let again = ["index", &first, "--add", "both", "--out", "both", "--band", "y"];
     let (_, said, _) = stack(room, &[&again[..], &["--band-keyword", "NONE"]].concat());
     assert_eq!((value(&said, "frames"), value(&said, "images")), ("1", "3"));
-    assert_eq!(value(&said, "bands"), "i,r,y");
+    assert_eq!(value(&said, "bands"), "g,r,y");
     assert_eq!(stack(room, &["index", "--out", "both"]).0, 2);
 
     // A frame that cannot be read ends the work, unless it is passed over.
@@ -489,6 +494,12 @@ fn votables_are_read() {
         votable(&format!("<BINARY2><STREAM encoding='base64'>\n{one}\n {two}</STREAM></BINARY2>"))
     };
     assert_eq!(list(stream(&bytes).as_bytes()), Ok((wanted, 1)));
+
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("list.vot");
+    fs::write(&path, stream(&bytes)).unwrap();
+    let error = lists::read(&path).unwrap().strict(&path).unwrap_err().to_string();
+    assert!(error.contains("list.vot: object list row 3: ra 'NaN'"), "{error}");
 
     let refused = [
         (stream(&bytes[..bytes.len() - 1]), "the row is not whole"),

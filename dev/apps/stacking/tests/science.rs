@@ -17,8 +17,15 @@ use eyas_stacking::stack::{Image, Stack, Weighting};
 use eyas_stacking::survey::{NOISE_COUNTS, PSF_SIGMA_PIXELS, SOURCE_FLUX, SurveyPlan};
 
 /// A survey of small plain frames with one object each.
-const SMALL: SurveyPlan =
-    SurveyPlan { frames: 256, objects: 256, width: 150, height: 140, seed: 7, gzip: false };
+const SMALL: SurveyPlan = SurveyPlan {
+    frames: 256,
+    objects: 256,
+    width: 150,
+    height: 140,
+    seed: 7,
+    gzip: false,
+    bands: false,
+};
 
 /// Edge of the ROIs cut from small frames, pixels.
 const SIZE: usize = 72;
@@ -154,6 +161,7 @@ fn planted_places_are_found_to_a_hundredth_of_a_pixel() {
         height: 1489,
         seed: 3,
         gzip: false,
+        bands: false,
     };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("frame.fits");
@@ -183,7 +191,15 @@ fn planted_places_are_found_to_a_hundredth_of_a_pixel() {
 
 #[test]
 fn gzip_and_plain_frames_make_the_same_stack() {
-    let plan = SurveyPlan { frames: 3, objects: 12, width: 400, height: 300, seed: 5, gzip: false };
+    let plan = SurveyPlan {
+        frames: 3,
+        objects: 12,
+        width: 400,
+        height: 300,
+        seed: 5,
+        gzip: false,
+        bands: false,
+    };
     let plain = Survey::write(plan);
     let gzip = Survey::write(SurveyPlan { gzip: true, ..plan });
     assert!(fs::read(gzip.frame(0)).unwrap().starts_with(&[0x1f, 0x8b]));
@@ -252,7 +268,15 @@ fn calibration_takes_the_sky_away_and_gives_flux() {
 #[test]
 fn the_shift_puts_a_source_on_the_middle_pixel() {
     // A bright star, drawn by the survey, at several places between pixels.
-    let plan = SurveyPlan { frames: 1, objects: 1, width: 200, height: 180, seed: 2, gzip: false };
+    let plan = SurveyPlan {
+        frames: 1,
+        objects: 1,
+        width: 200,
+        height: 180,
+        seed: 2,
+        gzip: false,
+        bands: false,
+    };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("frame.fits");
     for (x, y) in [(90.0, 80.0), (90.5, 80.5), (90.25, 80.75), (90.99, 80.01), (101.4, 77.6)] {
@@ -347,7 +371,15 @@ fn partial_stacks_add_up_in_files() {
 
 #[test]
 fn the_same_seed_makes_the_same_bytes() {
-    let plan = SurveyPlan { frames: 3, objects: 5, width: 100, height: 90, seed: 1, gzip: true };
+    let plan = SurveyPlan {
+        frames: 3,
+        objects: 5,
+        width: 100,
+        height: 90,
+        seed: 1,
+        gzip: true,
+        bands: false,
+    };
     let (one, same, other) =
         (Survey::write(plan), Survey::write(plan), Survey::write(SurveyPlan { seed: 2, ..plan }));
     let names = ["objects.csv", "control.csv", "tasks.csv"].map(str::to_owned);

@@ -86,7 +86,7 @@ pub fn kept_tasks(folder: &Path) -> io::Result<Vec<FrameTask>> {
     Ok(text.lines().filter_map(task).collect())
 }
 
-/// Keeps what was found for a job: its tasks, objects that no frame shows, and frames that are lost.
+/// Keeps what was found: tasks, objects that no frame shows, and frames that are lost.
 pub fn write_found(
     folder: &Path,
     tasks: &[FrameTask],

@@ -55,6 +55,9 @@ struct Args {
     /// Write files without gzip
     #[arg(long)]
     plain: bool,
+    /// Give frames the bands u, g, r, i and z in turn (FILTER), and the lists a column band
+    #[arg(long)]
+    bands: bool,
 }
 
 /// Width and height, pixels.
@@ -131,6 +134,7 @@ fn main() -> ExitCode {
         height: args.size.1,
         seed: args.seed,
         gzip: !args.plain,
+        bands: args.bands,
     };
     if let Err(error) = plan.write(&args.out) {
         eprintln!("survey: {error}");

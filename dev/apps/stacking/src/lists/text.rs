@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use crate::error::{FileProblem, StackingError};
+use crate::error::{FileProblem, ListPlace, StackingError};
 use crate::objects::{ObjectColumns, ObjectList, list_error};
 
 /// A list as text.
@@ -44,7 +44,7 @@ impl<'a> TextList<'a> {
                 }
                 other => format!("{other:?}"),
             };
-            list_error(self.path, line, trouble)
+            list_error(self.path, line.map(ListPlace::Line), trouble)
         };
         let has_numbers = starts_with_numbers(first.split(|&byte| byte == b','));
         let mut reader = csv::ReaderBuilder::new()
@@ -61,7 +61,7 @@ impl<'a> TextList<'a> {
         let (mut list, mut record) = (ObjectList::default(), csv::ByteRecord::new());
         while reader.read_byte_record(&mut record).map_err(error)? {
             let line = record.position().map_or(0, csv::Position::line);
-            list.add(&columns, line, |column| record.get(column).map(text));
+            list.add(&columns, ListPlace::Line(line), |column| record.get(column).map(text));
         }
         Ok(list)
     }
@@ -87,10 +87,12 @@ impl<'a> TextList<'a> {
                 None => columns = Some(self.columns(fields.into_iter())?),
                 Some(_) if fields.len() < 2 => {
                     let trouble = "one column, but an object has ra and dec";
-                    return Err(list_error(self.path, Some(number), trouble));
+                    return Err(list_error(self.path, Some(ListPlace::Line(number)), trouble));
                 }
                 Some(columns) => {
-                    list.add(columns, number, |column| fields.get(column).map(|field| text(field)));
+                    list.add(columns, ListPlace::Line(number), |column| {
+                        fields.get(column).map(|field| text(field))
+                    });
                 }
             }
         }
@@ -103,7 +105,7 @@ impl<'a> TextList<'a> {
     ) -> Result<ObjectColumns, StackingError> {
         ObjectColumns::named(names.map(text)).map_err(|missing| {
             let trouble = format!("no column '{missing}' in its header");
-            list_error(self.path, Some(1), trouble)
+            list_error(self.path, Some(ListPlace::Line(1)), trouble)
         })
     }
 }

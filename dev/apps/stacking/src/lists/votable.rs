@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
 
-use crate::error::StackingError;
+use crate::error::{ListPlace, StackingError};
 use crate::objects::{ObjectColumns, ObjectList, list_error};
 
 /// Columns of a table; one with more is refused.
@@ -59,7 +59,7 @@ pub(super) fn read(path: &Path, content: &[u8]) -> Result<ObjectList, StackingEr
 
 impl VoTable<'_> {
     fn error(&self, row: Option<u64>, trouble: impl Into<String>) -> StackingError {
-        list_error(self.path, row, trouble)
+        list_error(self.path, row.map(ListPlace::Row), trouble)
     }
 
     fn event(&mut self) -> Result<Event<'static>, StackingError> {
@@ -205,7 +205,9 @@ impl VoTable<'_> {
                     "TD" => return Err(self.error(Some(row + 1), "more cells than fields")),
                     "TR" => {
                         row += 1;
-                        list.add(columns, row, |column| cells.get(column).map(String::as_str));
+                        list.add(columns, ListPlace::Row(row), |column| {
+                            cells.get(column).map(String::as_str)
+                        });
                     }
                     "TABLEDATA" => return Ok(list),
                     _ => {}
@@ -248,7 +250,7 @@ impl VoTable<'_> {
             let cells = stream
                 .row(columns)
                 .ok_or_else(|| self.error(Some(row), "the row is not whole, or of unknown type"))?;
-            list.add(columns, row, |column| cells.get(&column).map(String::as_str));
+            list.add(columns, ListPlace::Row(row), |column| cells.get(&column).map(String::as_str));
         }
         Ok(list)
     }

@@ -79,6 +79,8 @@ pub struct SurveyFrame {
     pub sky: f64,
     /// Flux of one count, nanomaggies.
     pub cal: f64,
+    /// Its band, if it has one.
+    pub band: Option<&'static str>,
     /// Invisible sources.
     pub sources: Vec<(f64, f64)>,
     /// Places like those of the sources, with no source.
@@ -98,6 +100,7 @@ impl SurveyFrame {
             turn: random.between(-TURN, TURN),
             sky: random.between(SKY.0, SKY.1),
             cal: random.between(CAL.0 - CAL.1, CAL.0 + CAL.1),
+            band: None,
             sources: Vec::new(),
             empty: Vec::new(),
             stars: Vec::new(),
@@ -230,7 +233,12 @@ impl SurveyFrame {
 
     fn cards(&self, bzero: f64) -> Cards {
         let [[cd11, cd12], [cd21, cd22]] = self.cd();
-        Cards::image(16, self.width, self.height)
+        let cards = Cards::image(16, self.width, self.height);
+        let cards = match self.band {
+            Some(band) => cards.text("FILTER", band, "band"),
+            None => cards,
+        };
+        cards
             .real("BSCALE", 1.0, "counts = BZERO + BSCALE * stored")
             .real("BZERO", bzero, "makes 16 bits unsigned")
             .text("BUNIT", "counts", "")

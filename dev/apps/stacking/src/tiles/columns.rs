@@ -13,8 +13,6 @@ pub(super) enum DataKind {
     Compressed,
     /// Pixels in gzip.
     Gzip,
-    /// Pixels as they are.
-    Plain,
 }
 
 /// A column of descriptors: how many items a tile has, and where they are in the heap.
@@ -89,7 +87,6 @@ impl TableColumns {
         let kind = match name {
             "COMPRESSED_DATA" => DataKind::Compressed,
             "GZIP_COMPRESSED_DATA" => DataKind::Gzip,
-            "UNCOMPRESSED_DATA" => DataKind::Plain,
             "ZSCALE" | "ZZERO" | "ZBLANK" => {
                 let place = Some((offset, letter));
                 match name {

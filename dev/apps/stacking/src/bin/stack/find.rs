@@ -52,8 +52,11 @@ pub(crate) fn find(args: &FindArgs) -> Result<(), StackingError> {
             object.band = args.band.as_deref().map(Box::from);
         }
     }
-    let Found { hits, found, not_found } =
-        find::find(&args.list, &index, &objects, args.size.into())?;
+    let found = find::find(&index, &objects, args.size.into()).map_err(|problem| {
+        let is_of_list = matches!(problem, FileProblem::List { .. });
+        StackingError::new(if is_of_list { &args.list } else { &args.index }, problem)
+    });
+    let Found { hits, found, not_found } = found?;
     let (bad, missing) = (rows.len(), not_found.len());
     rows.extend(not_found);
     let tasks = match &args.out_lists {

@@ -47,7 +47,7 @@ pub(crate) fn index(args: &IndexArgs) -> Result<(), StackingError> {
         let images = FrameIndex::read(path)?.into_images();
         added = index::merge(added, images);
     }
-    let (images, unreadable) = plan.read_frames(&frames);
+    let (images, unreadable) = plan.read_frames(&frames, args.keep_going);
     let failed = unreadable.len();
     let mut rows = Vec::with_capacity(failed);
     for error in unreadable {

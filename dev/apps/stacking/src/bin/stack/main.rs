@@ -8,6 +8,7 @@ mod index;
 mod paths;
 mod sum;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -209,7 +210,7 @@ fn stack(args: &StackArgs) -> Result<(), StackingError> {
     };
     let (mut profile, mut stack) =
         (BlockProfile::default(), Stack::new(args.size.into(), weighting));
-    let (mut is_shown, mut read) = (vec![false; objects.len()], 0_u64);
+    let (mut shown, mut read) = (ShownObjects::new(objects.len()), 0_u64);
     for frame in &paths::expand(&args.frames, paths::is_frame)? {
         match plan.add_frame(&mut stack, frame, &objects, &mut profile) {
             Ok(reports) => {
@@ -217,12 +218,7 @@ fn stack(args: &StackArgs) -> Result<(), StackingError> {
                 for report in reports {
                     let name = frame.display().to_string();
                     print_line(&report, &name);
-                    for (number, reason) in report.shown {
-                        is_shown[number] = true;
-                        rows.extend(reason.map(|reason| {
-                            ReportRow::of_object(&objects[number], reason).on(&name, report.hdu)
-                        }));
-                    }
+                    rows.extend(shown.note(&objects, &report, &name));
                 }
             }
             Err(error) if args.keep_going => {
@@ -233,7 +229,7 @@ fn stack(args: &StackArgs) -> Result<(), StackingError> {
             Err(error) => return Err(error),
         }
     }
-    rows.extend(outside(&objects, &is_shown, read, stack.unreadable()));
+    rows.extend(shown.missing(&objects, read, stack.unreadable()));
     if let Some(out) = &args.out {
         profile.time(CodeBlock::WriteStacking, || stack.write(out))?;
     }
@@ -275,18 +271,59 @@ fn print_line(report: &FrameReport, frame: &str) {
     );
 }
 
-/// Rows about the objects that no frame shows. If no frame could be read, that is the reason.
-fn outside(
-    objects: &[ListedObject],
-    is_shown: &[bool],
-    read: u64,
-    unreadable: u64,
-) -> Vec<ReportRow> {
-    let reason = if read == 0 && unreadable > 0 { Reason::Unreadable } else { Reason::Outside };
-    let detail = match unreadable {
-        0 => format!("frames read: {read}"),
-        _ => format!("frames read: {read}, unreadable: {unreadable}"),
-    };
-    let missing = objects.iter().zip(is_shown).filter(|(_, is_shown)| !**is_shown);
-    missing.map(|(object, _)| ReportRow::of_object(object, reason).because(&*detail)).collect()
+/// Which objects of a list the frames show.
+struct ShownObjects {
+    /// In their band, stacked or not.
+    is_shown: Vec<bool>,
+    /// In other bands, by the numbers of the objects.
+    other_bands: BTreeMap<usize, BTreeSet<String>>,
+}
+
+impl ShownObjects {
+    fn new(objects: usize) -> Self {
+        Self { is_shown: vec![false; objects], other_bands: BTreeMap::new() }
+    }
+
+    /// Notes the objects on an image. Returns rows about those that are not stacked.
+    fn note(
+        &mut self,
+        objects: &[ListedObject],
+        report: &FrameReport,
+        frame: &str,
+    ) -> Vec<ReportRow> {
+        let mut rows = Vec::new();
+        for &(number, reason) in &report.shown {
+            if reason == Some(Reason::OtherBand) {
+                let band = report.band.as_deref().unwrap_or("none").to_owned();
+                self.other_bands.entry(number).or_default().insert(band);
+                continue;
+            }
+            self.is_shown[number] = true;
+            let row = |reason| ReportRow::of_object(&objects[number], reason);
+            rows.extend(reason.map(|reason| row(reason).on(frame, report.hdu)));
+        }
+        rows
+    }
+
+    /// Rows about the objects that no frame shows in their band. If no frame could be read, that is
+    /// the reason.
+    fn missing(self, objects: &[ListedObject], read: u64, unreadable: u64) -> Vec<ReportRow> {
+        let reason = if read == 0 && unreadable > 0 { Reason::Unreadable } else { Reason::Outside };
+        let detail = match unreadable {
+            0 => format!("frames read: {read}"),
+            _ => format!("frames read: {read}, unreadable: {unreadable}"),
+        };
+        let mut rows = Vec::new();
+        for (number, object) in objects.iter().enumerate().filter(|(at, _)| !self.is_shown[*at]) {
+            rows.push(match self.other_bands.get(&number) {
+                Some(bands) => {
+                    let bands: Vec<&str> = bands.iter().map(String::as_str).collect();
+                    ReportRow::of_object(object, Reason::OtherBand)
+                        .because(format!("shown in: {}", bands.join(" ")))
+                }
+                None => ReportRow::of_object(object, reason).because(&*detail),
+            });
+        }
+        rows
+    }
 }
