@@ -11,6 +11,8 @@ const FIRST_PAUSE_MS: u64 = 1000;
 const LONGEST_PAUSE_MS: u64 = 60_000;
 /// Names that are remembered. Failures of other names count together.
 const MAX_NAMES: usize = 10_000;
+/// Longest name that is remembered by itself, bytes: no account has a longer one.
+const MAX_NAME_BYTES: usize = 64;
 /// Failures are forgotten after this time.
 const FORGET_MS: u64 = 15 * 60 * 1000;
 
@@ -45,7 +47,8 @@ impl SignInAttempts {
         if names.len() >= MAX_NAMES {
             names.retain(|_, failures| failures.last_ms + FORGET_MS > now_ms);
         }
-        let known = names.contains_key(name) || names.len() < MAX_NAMES;
+        let is_short = name.len() <= MAX_NAME_BYTES;
+        let known = names.contains_key(name) || is_short && names.len() < MAX_NAMES;
         let failures = names.entry(if known { name } else { "" }.to_owned()).or_default();
         if failures.last_ms + FORGET_MS <= now_ms {
             *failures = Failures::default();
@@ -88,5 +91,8 @@ mod tests {
         }
         assert!(attempts.begin("eve", now).is_none_or(|seconds| seconds <= 60));
         assert_eq!(attempts.begin("eve", now + FORGET_MS), None);
+        let long = "x".repeat(MAX_NAME_BYTES);
+        let mut paused = (0..9).map(|number| attempts.begin(&format!("{long}{number}"), now));
+        assert!(paused.any(|pause| pause.is_some()), "they count together");
     }
 }

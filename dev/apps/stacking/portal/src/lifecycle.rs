@@ -105,11 +105,13 @@ pub fn create(portal: &Portal, owner: &str, form: &Form) -> Result<StackJob, Pro
     };
     let folder = portal.folder_of(&id);
     fs::create_dir(&folder).map_err(|why| disk(&why))?;
-    if let Some(list) = list {
-        write_positions(&folder, &list).map_err(|why| disk(&why))?;
+    let kept = list.map_or(Ok(()), |list| write_positions(&folder, &list));
+    let kept = kept.map_err(|why| disk(&why)).and_then(|()| Ok(portal.jobs.add(job.clone())?));
+    if kept.is_err() {
+        // A folder without a job would stay for ever.
+        let _ = fs::remove_dir_all(&folder);
     }
-    portal.jobs.add(job.clone())?;
-    Ok(job)
+    kept.map(|()| job)
 }
 
 /// Sets parameters of a job that has not begun.
