@@ -60,6 +60,7 @@ soak: build ## Simulated faults, seed after seed; power cuts; the model; experim
 	@dev/tools/need_in_ci.sh soak
 	EYAS_MODEL_SCENARIOS=1000 $(CARGO) test --locked --workspace --test model -- --nocapture
 	EYAS_SOAK_MINUTES=$(or $(MINUTES),10) $(CARGO) test --locked --workspace --test faults -- --nocapture
+	EYAS_SOAK_MINUTES=$(or $(MINUTES),10) $(CARGO) test --locked --workspace --lib faults::cases -- --nocapture
 	EYAS_POWER_CUTS=$(or $(CUTS),1000) $(CARGO) test --locked --workspace --test nodes -- --nocapture power::
 	$(PYTHON) dev/tools/run_tests.py --run-ignored only --filterset 'test(/^experiments::/)'
 	dev/judges/positions.sh 10000

@@ -69,6 +69,26 @@ def cases(seed: int) -> dict[str, Case]:
             {"compression_type": "HCOMPRESS_1", "tile_shape": shape, "hcomp_scale": 2.5},
             {},
         ),
+        "hcompress_smooth": (
+            counts,
+            {
+                "compression_type": "HCOMPRESS_1",
+                "tile_shape": shape,
+                "hcomp_scale": 4,
+                "hcomp_smooth": 1,
+            },
+            {},
+        ),
+        "hcompress_smooth_tiles": (
+            counts,
+            {
+                "compression_type": "HCOMPRESS_1",
+                "tile_shape": (16, 16),
+                "hcomp_scale": 7,
+                "hcomp_smooth": 1,
+            },
+            {},
+        ),
         "float_rice": (flux, rice | level | {"quantize_method": -1}, {}),
         "float_dither": (gaps, rice | level | dither | {"quantize_method": 1}, {}),
         "float_zeros": (gaps, rice | level | dither | {"quantize_method": 2}, {}),

@@ -9,6 +9,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,17 +19,22 @@ use eyas_session::Access;
 use eyas_session::private::{PrivateError, PrivateFolder};
 use thiserror::Error;
 
+use crate::agent::own_node::OwnNode;
 use crate::agent::peers::AgentPeers;
 use crate::coordinator_link;
 use crate::protocol::{IoStatus, StorageConfigs};
 use crate::request_tracker::RequestTracker;
 use crate::rules::Rules;
 
+pub(crate) mod agent_node;
 mod bypasses;
-mod core;
+pub(crate) mod core;
 mod layouts;
+mod own_node;
+pub(crate) mod parts;
 pub(crate) mod peers;
-mod read_ahead;
+pub(crate) mod program_file;
+pub(crate) mod read_ahead;
 mod socket;
 
 /// First byte of a message to the agent's socket that asks for the status.
@@ -146,8 +152,8 @@ pub fn run(config: &AgentConfig) -> Result<(), AgentError> {
             is_there
         }
     };
-    let (tracker, peers) = match &config.order {
-        OrderedBy::Agent(rules) => (RequestTracker::local(rules.clone()), None),
+    let peers = match &config.order {
+        OrderedBy::Agent(_) => None,
         OrderedBy::Coordinator { access, keys } => {
             let ask = tell.clone();
             let peers =
@@ -159,10 +165,15 @@ pub fn run(config: &AgentConfig) -> Result<(), AgentError> {
                 .ok();
             let tell = move |heard| tell(core::AgentMessage::Link(heard));
             coordinator_link::keep(access.clone(), tell).map_err(in_folder)?;
-            (RequestTracker::remote(), peers)
+            peers
         }
     };
-    let mut brain = core::AgentCore::new(board, tracker, peers, news.clone(), told, config.idle);
+    let node = Rc::new(OwnNode { board, outbox: news.clone(), peers });
+    let tracker = match &config.order {
+        OrderedBy::Agent(rules) => RequestTracker::local(node.clone(), rules.clone()),
+        OrderedBy::Coordinator { .. } => RequestTracker::remote(node.clone()),
+    };
+    let mut brain = core::AgentCore::new(node, board, tracker, news.clone(), told, config.idle);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(in_folder(error)),
         _ => {}

@@ -20,6 +20,9 @@
 
 pub mod agent;
 mod coordinator_link;
+#[cfg(test)]
+mod faults;
+mod node;
 mod protocol;
 mod request_tracker;
 mod rules;

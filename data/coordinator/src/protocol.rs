@@ -124,7 +124,7 @@ mod tests {
     use eyas_wire::PROTOCOL_VERSION;
 
     use super::*;
-    use crate::agent::peers::{PartAnswer, PartWanted};
+    use crate::agent::parts::{PartAnswer, PartWanted};
 
     #[test]
     fn messages_have_the_formats_that_were_recorded() {

@@ -12,11 +12,12 @@ use eyas_ioq::{
 use eyas_types::{Extent, Operation, StorageFileId, StorageLocation};
 
 use crate::coordinator_link::CoordinatorLink;
+use crate::node::NodeFacts;
 use crate::protocol::{
     AgentRequest, IoStatus, MAX_STORAGES, StorageConfigs, ToAgent, ToCoordinator,
 };
 use crate::rules::Rules;
-use crate::storage_name::{has_versions, server_names, shared_name};
+use crate::storage_name::server_names;
 
 /// The only client of this process's own decider.
 const CLIENT: ClientId = ClientId(0);
@@ -33,7 +34,8 @@ pub(crate) enum Decision {
 }
 
 /// All requests of this process that are not done.
-pub(crate) struct RequestTracker {
+pub(crate) struct RequestTracker<N> {
+    node: N,
     decider: Decider,
     /// Numbers of storages, in order of first use.
     storages: BTreeMap<StorageLocation, u32>,
@@ -80,20 +82,21 @@ enum Decider {
     Remote { link: Option<CoordinatorLink> },
 }
 
-impl RequestTracker {
+impl<N: NodeFacts> RequestTracker<N> {
     /// Requests are ordered by a decider of this process.
-    pub fn local(rules: Rules) -> RequestTracker {
-        let rules = Box::new(rules);
-        RequestTracker::of(Decider::Local { servers: Servers::new(), rules, began: Instant::now() })
+    pub fn local(node: N, rules: Rules) -> Self {
+        let (rules, began) = (Box::new(rules), node.now());
+        RequestTracker::of(node, Decider::Local { servers: Servers::new(), rules, began })
     }
 
     /// Requests are ordered by a coordinator, which is not connected yet.
-    pub fn remote() -> RequestTracker {
-        RequestTracker::of(Decider::Remote { link: None })
+    pub fn remote(node: N) -> Self {
+        RequestTracker::of(node, Decider::Remote { link: None })
     }
 
-    fn of(decider: Decider) -> RequestTracker {
+    fn of(node: N, decider: Decider) -> Self {
         RequestTracker {
+            node,
             decider,
             storages: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -119,7 +122,8 @@ impl RequestTracker {
             matches!(&self.decider, Decider::Remote { link: Some(link) } if link.can_share);
         let storage = if is_possible { self.storage(location.clone()) } else { None };
         storage.is_some_and(|storage| {
-            *self.sharing.entry(storage).or_insert_with(|| has_versions(location))
+            let has_versions = || self.node.has_versions(location);
+            *self.sharing.entry(storage).or_insert_with(has_versions)
         })
     }
 
@@ -238,7 +242,7 @@ impl RequestTracker {
     /// Whether rules require that a storage's requests are always ordered.
     pub fn must_order(&self, location: &StorageLocation) -> bool {
         match &self.decider {
-            Decider::Local { rules, .. } => rules.must_order(&shared_name(location)),
+            Decider::Local { rules, .. } => rules.must_order(&self.node.storage_name(location)),
             Decider::Remote { .. } => {
                 self.storages.get(location).is_some_and(|storage| self.always.contains(storage))
             }
@@ -311,7 +315,7 @@ impl RequestTracker {
     /// All requests of a grant are done.
     fn finish(&mut self, storage: u32, grant: GrantId) {
         if let Some(OpenGrant { bytes, since, .. }) = self.grants.remove(&(storage, grant)) {
-            let took_us = micros_since(since);
+            let took_us = micros_between(since, self.node.now());
             match &mut self.decider {
                 Decider::Local { .. } => {
                     let server = ServerId(storage);
@@ -328,6 +332,12 @@ impl RequestTracker {
                 }
             }
         }
+    }
+
+    /// Whether no request waits or proceeds.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.under_way.is_empty() && self.grants.is_empty()
     }
 
     /// A message from the coordinator.
@@ -376,7 +386,8 @@ impl RequestTracker {
     pub fn next_timeout_us(&self) -> Option<u64> {
         match &self.decider {
             Decider::Local { servers, began, .. } => {
-                servers.next_timeout().map(|at_us| at_us.saturating_sub(micros_since(*began)))
+                let now_us = micros_between(*began, self.node.now());
+                servers.next_timeout().map(|at_us| at_us.saturating_sub(now_us))
             }
             Decider::Remote { .. } => None,
         }
@@ -402,7 +413,7 @@ impl RequestTracker {
                 .bypassed
                 .iter()
                 .flat_map(|location| {
-                    let name = shared_name(location);
+                    let name = self.node.storage_name(location);
                     let number = self.names.get(&name).copied();
                     let all = number.map_or(1, |number| servers.stats(ServerId(number)).len());
                     server_names(&name, all).into_iter().map(|name| (name, 1))
@@ -442,7 +453,7 @@ impl RequestTracker {
             self.names.clear();
         }
         // Several devices with one name are one storage.
-        let (next, name) = (self.names.len() as u32, shared_name(&location));
+        let (next, name) = (self.names.len() as u32, self.node.storage_name(&location));
         let number = *self.names.entry(name.clone()).or_insert(next);
         let is_striped = self.striped.contains(&location);
         self.storages.insert(location, number);
@@ -471,7 +482,8 @@ impl RequestTracker {
     fn handle(&mut self, event: Event) {
         let Decider::Local { servers, began, .. } = &mut self.decider else { return };
         let mut effects = Vec::new();
-        servers.handle(micros_since(*began), event, &mut effects);
+        let now_us = micros_between(*began, self.node.now());
+        servers.handle(now_us, event, &mut effects);
         for effect in effects {
             match effect {
                 Effect::Granted(grant) => self.granted(grant.server.0, grant.id, grant.requests),
@@ -490,7 +502,8 @@ impl RequestTracker {
             }
         }
         let first = left.front().copied();
-        self.grants.insert((storage, grant), OpenGrant { left, bytes: 0, since: Instant::now() });
+        let since = self.node.now();
+        self.grants.insert((storage, grant), OpenGrant { left, bytes: 0, since });
         match first {
             Some(first) => self.decisions.push((first, Decision::Proceed)),
             // All of its requests were cancelled meanwhile.
@@ -521,18 +534,19 @@ fn send(link: &Option<CoordinatorLink>, message: ToCoordinator) {
     }
 }
 
-fn micros_since(began: Instant) -> u64 {
-    u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)
+fn micros_between(began: Instant, now: Instant) -> u64 {
+    u64::try_from((now - began).as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::ThisNode;
 
     #[test]
     fn storages_are_forgotten_when_there_are_too_many() {
-        let mut order = RequestTracker::local(Rules::default());
-        let ask = |order: &mut RequestTracker, number: usize| {
+        let mut order = RequestTracker::local(ThisNode, Rules::default());
+        let ask = |order: &mut RequestTracker<ThisNode>, number: usize| {
             order.ask(StorageRequest {
                 location: StorageLocation::Url(format!("s3://{number}")),
                 file: StorageFileId(0),

@@ -4,7 +4,9 @@
 //! they ask again.
 
 use eyas_ioq::ClientId;
-use eyas_session::{Access, Listener, Session, SessionAcceptor, SessionError, dial, outbox};
+use eyas_session::{
+    Access, Listener, Outbox, Session, SessionAcceptor, SessionError, dial, outbox,
+};
 use eyas_wire::Role;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -17,7 +19,7 @@ use crate::protocol::{
 use crate::rules::Rules;
 use crate::serve::core::{CoordinatorCore, CoordinatorMessage};
 
-mod core;
+pub(crate) mod core;
 mod known_storages;
 
 /// Messages from agents that wait to be handled; then agents wait.
@@ -62,7 +64,7 @@ pub async fn serve(listener: TcpListener, access: &Access, rules: Rules) {
     .await;
 }
 
-async fn accept(listener: Listener, tell: mpsc::Sender<CoordinatorMessage>) {
+async fn accept(listener: Listener, tell: mpsc::Sender<CoordinatorMessage<Outbox<ToAgent>>>) {
     let mut connections = JoinSet::new();
     let mut last = 0;
     loop {
@@ -96,7 +98,7 @@ async fn listen(
     client: ClientId,
     session: Session,
     role: Role,
-    tell: mpsc::Sender<CoordinatorMessage>,
+    tell: mpsc::Sender<CoordinatorMessage<Outbox<ToAgent>>>,
 ) -> Result<(), SessionError> {
     let Session { mut reader, writer, .. } = session;
     let (outbox, send) = outbox::<ToAgent>(writer);

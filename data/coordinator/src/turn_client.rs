@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::coordinator_link::{self, LinkEvent};
+use crate::node::ThisNode;
 use crate::request_tracker::{Decision, RequestTracker, StorageRequest};
 
 /// Longest wait; then the read or write proceeds, whatever the coordinator says.
@@ -24,7 +25,7 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 pub struct TurnClient(Arc<Mutex<TurnRequests>>);
 
 struct TurnRequests {
-    tracker: RequestTracker,
+    tracker: RequestTracker<ThisNode>,
     class: ClassId,
     /// Each is told whether it proceeds in a turn.
     waiting: HashMap<RequestId, oneshot::Sender<bool>>,
@@ -45,7 +46,7 @@ impl TurnClient {
     /// If no thread can be started.
     pub fn start(access: Access, class: ClassId) -> io::Result<TurnClient> {
         let client = TurnClient(Arc::new(Mutex::new(TurnRequests {
-            tracker: RequestTracker::remote(),
+            tracker: RequestTracker::remote(ThisNode),
             class,
             waiting: HashMap::new(),
         })));

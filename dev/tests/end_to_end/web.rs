@@ -482,7 +482,13 @@ fn the_token_is_exchanged_for_a_cookie_and_wrong_ones_are_refused() {
     assert_eq!(web.raw("GET", "/metrics", &[], "").is(401).code(), "no-token");
     let metrics = web.get("/metrics").is(200);
     assert!(metrics.body.contains("\neyas_dispatcher_up 1\n"), "{metrics:?}");
-    assert!(metrics.body.ends_with("# EOF\n"));
+    assert!(!metrics.body.contains("# EOF"), "the text format has no end");
+    let accept = "Accept: application/openmetrics-text; version=1.0.0, text/plain;q=0.5";
+    let token = format!("Authorization: Bearer {}", web.token);
+    let metrics = web.raw("GET", "/metrics", &[&token, accept], "").is(200);
+    assert!(metrics.body.ends_with("# EOF\n"), "{metrics:?}");
+    assert!(web.get("/monitoring/alerts.yaml").is(200).body.contains("eyas_dispatcher_up == 0"));
+    assert!(web.get("/monitoring/dashboard.json").is(200).body.contains("eyas_input_bytes_total"));
 
     cluster.run(&["web", "--listen", "0.0.0.0:0"]).exits(1).says(&["--allow-host"]);
     cluster.run(&["web", "--listen", "nowhere"]).exits(2).says(&["unix:PATH"]);

@@ -88,7 +88,8 @@ impl FromStr for WebAddress {
 
 /// First parts of the server's own paths. If such a path began with the beginning of paths, nothing
 /// would tell whether a proxy has taken that away already.
-const OWN_FIRST_PARTS: [&str; 7] = ["api", "healthz", "jobs", "metrics", "nodes", "page", "readyz"];
+const OWN_FIRST_PARTS: [&str; 8] =
+    ["api", "healthz", "jobs", "metrics", "monitoring", "nodes", "page", "readyz"];
 
 /// The beginning of the paths at which browsers reach the process behind a reverse proxy, such as
 /// `/eyas`; empty for none.

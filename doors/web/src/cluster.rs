@@ -44,6 +44,8 @@ pub(crate) struct JobCounts {
     pub succeeded: u64,
     pub failed: u64,
     pub cancelled: u64,
+    /// Running jobs with tasks that no executor can run.
+    pub stuck: u64,
 }
 
 impl ClusterSummary {
@@ -57,6 +59,7 @@ impl ClusterSummary {
                 JobState::Failed => &mut sum.jobs.failed,
                 JobState::Cancelled => &mut sum.jobs.cancelled,
             } += 1;
+            sum.jobs.stuck += u64::from(job.is_stuck);
             sum.tasks.blocked += job.tasks.blocked;
             sum.tasks.waiting += job.tasks.waiting;
             sum.tasks.assigned += job.tasks.assigned;

@@ -30,7 +30,7 @@ struct JobFilter {
     user: Option<String>,
     #[serde(default)]
     order: JobOrder,
-    limit: Option<usize>,
+    limit: Option<u32>,
     /// `next` of the page before.
     cursor: Option<u32>,
 }
@@ -63,7 +63,8 @@ impl JobFilter {
             (JobOrder::Newest, Some(cursor)) => job.job.0 > cursor,
         };
         let mut jobs = jobs.iter().skip_while(is_before).map(|job| (*job).clone());
-        let limit = self.limit.unwrap_or(MAX_JOBS_LISTED).clamp(1, MAX_JOBS_LISTED);
+        let limit = self.limit.map_or(MAX_JOBS_LISTED, |limit| limit as usize);
+        let limit = limit.clamp(1, MAX_JOBS_LISTED);
         let page = jobs.by_ref().take(limit).collect();
         (page, jobs.next().map(|job| job.job.0))
     }

@@ -22,7 +22,8 @@
 //! | `timeline`, `timeline_picture`, `time_axis` | tasks on slots of executors; a picture of them |
 //! | `job_timelines`, `freshness` | both read from the dispatcher, and for how long that is shown |
 //! | `answer`, `api_error`, `asked` | JSON, errors, and parameters of requests |
-//! | `openapi`, `metrics`, `page` | the document of the API, OpenMetrics, the files of the page |
+//! | `metrics`, `executor_totals` | the state in OpenMetrics; counters that never fall |
+//! | `openapi`, `page` | the document of the API; the files of the page and for monitoring |
 
 #![forbid(unsafe_code)]
 
@@ -33,6 +34,7 @@ mod asked;
 mod attempts;
 mod cluster;
 mod dispatcher;
+mod executor_totals;
 mod feed;
 mod follow;
 mod freshness;

@@ -10,6 +10,9 @@ use crate::web_tokens::WebScope;
 /// writes.
 const SCHEMAS: &str = include_str!("../json-schema.json");
 
+/// Numbers above it are text in JSON, because readers would round them.
+const MAX_EXACT: u64 = 1 << 53;
+
 /// A path with a method.
 #[derive(Clone)]
 pub(crate) struct ApiRoute {
@@ -55,7 +58,8 @@ pub(crate) struct ApiDocument<'a> {
 }
 
 /// The schema of a type: `[T]` is a list, `T?` may be null, `a|b` are words, and what begins with a
-/// capital letter is defined in the document.
+/// capital letter is defined in the document. `job` is the number of a job, `index` that of a task,
+/// `time` a time of a job, and `object` names an object.
 fn schema(kind: &str) -> Value {
     if let Some(kind) = kind.strip_suffix('?') {
         return json!({ "anyOf": [schema(kind), { "type": "null" }] });
@@ -66,9 +70,15 @@ fn schema(kind: &str) -> Value {
     if kind.contains('|') {
         return json!({ "enum": kind.split('|').collect::<Vec<_>>() });
     }
-    match kind.starts_with(char::is_uppercase) {
-        true => json!({ "$ref": format!("#/components/schemas/{kind}") }),
-        false => json!({ "type": kind }),
+    match kind {
+        "job" => json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX }),
+        "index" => json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX }),
+        "time" => json!({ "type": "integer", "minimum": 0, "maximum": MAX_EXACT }),
+        "object" => json!({ "type": "string", "pattern": "^[0-9a-fA-F]{32}$|://" }),
+        _ if kind.starts_with(char::is_uppercase) => {
+            json!({ "$ref": format!("#/components/schemas/{kind}") })
+        }
+        _ => json!({ "type": kind }),
     }
 }
 
@@ -89,8 +99,13 @@ impl ApiRoute {
     fn operation(&self) -> Value {
         let in_path = self.path.split('{').skip(1).filter_map(|part| part.split('}').next());
         let of_path = |name: &str| {
-            let kind = if name == "job" || name == "index" { "integer" } else { "string" };
-            json!({ "name": name, "in": "path", "required": true, "schema": { "type": kind } })
+            let kind = if name == "job" || name == "index" { name } else { "string" };
+            let mut parameter =
+                json!({ "name": name, "in": "path", "required": true, "schema": schema(kind) });
+            if kind != "string" {
+                parameter["example"] = json!(1);
+            }
+            parameter
         };
         let of_query = |parameter: &ApiParameter| {
             json!({
@@ -158,7 +173,10 @@ fn job_body() -> Value {
             "application/json": { "schema": {
                 "type": "object",
                 "description": "The tables and keys of a job file.",
-                "properties": { "task": { "type": "array", "items": { "type": "object" } } },
+                "properties": {
+                    "task": { "type": "array", "items": { "type": "object" } },
+                    "map": { "type": "array", "items": { "type": "object" } },
+                },
             } },
             "application/x-ndjson": { "schema": { "type": "string" } },
         },
@@ -167,6 +185,7 @@ fn job_body() -> Value {
 
 fn push_body() -> Value {
     let mut fields = object(&[("objects", "[string]")]);
+    fields["properties"]["objects"]["minItems"] = json!(1);
     fields["properties"]["to"] = schema("[string]");
     fields["properties"]["distribution"] = schema("chain|spanning-tree");
     json!({
@@ -179,7 +198,7 @@ fn push_body() -> Value {
 /// Types that only the API has.
 fn own_schemas() -> [(&'static str, Value); 4] {
     let counts = [("running", "integer"), ("succeeded", "integer"), ("failed", "integer")];
-    let counts = [&counts[..], &[("cancelled", "integer")]].concat();
+    let counts = [&counts[..], &[("cancelled", "integer"), ("stuck", "integer")]].concat();
     let mut summary = object(&[
         ("cluster", "string"),
         ("eyas_version", "string"),

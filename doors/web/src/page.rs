@@ -1,4 +1,4 @@
-//! The files of the page, which are a part of the program.
+//! The files of the page, and those for Prometheus and Grafana, which are a part of the program.
 
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -6,6 +6,8 @@ use axum::response::{IntoResponse, Response};
 const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
+const YAML: &str = "application/yaml; charset=utf-8";
+const JSON: &str = "application/json";
 
 /// Path, type and content.
 const FILES: &[(&str, &str, &str)] = &[
@@ -24,6 +26,8 @@ const FILES: &[(&str, &str, &str)] = &[
     ("/page/timeline_drawing.js", SCRIPT, include_str!("../page/timeline_drawing.js")),
     ("/page/nodes.js", SCRIPT, include_str!("../page/nodes.js")),
     ("/page/preact.js", SCRIPT, include_str!("../page/vendor/preact-10.29.8/preact.module.js")),
+    ("/monitoring/alerts.yaml", YAML, include_str!("../monitoring/alerts.yaml")),
+    ("/monitoring/dashboard.json", JSON, include_str!("../monitoring/dashboard.json")),
     ("/page/htm.js", SCRIPT, include_str!("../page/vendor/htm-3.1.1/htm.module.js")),
 ];
 

@@ -32,8 +32,8 @@ const fn parameter(
     ApiParameter { name, schema, description }
 }
 
-const LIMIT: ApiParameter = parameter("limit", "integer", "Most entries of the page.");
-const CURSOR: ApiParameter = parameter("cursor", "integer", "`next` of the page before.");
+const LIMIT: ApiParameter = parameter("limit", "index", "Most entries of the page.");
+const CURSOR: ApiParameter = parameter("cursor", "index", "`next` of the page before.");
 const AFTER: ApiParameter = parameter(
     "after",
     "string",
@@ -63,14 +63,14 @@ const TASKS_QUERY: &[ApiParameter] = &[
     CURSOR,
 ];
 const TIMELINE_QUERY: &[ApiParameter] = &[
-    parameter("from_us", "integer", "The beginning, of the job's time."),
-    parameter("to_us", "integer", "The end, of the job's time."),
+    parameter("from_us", "time", "The beginning, of the job's time."),
+    parameter("to_us", "time", "The end, of the job's time."),
     parameter("idle", "whole|compressed", "How long stretches without tasks are drawn."),
     parameter("executor", "string", "Only the slots of this executor."),
 ];
 const OBJECT: &[ApiParameter] = &[parameter(
     "object",
-    "string",
+    "object",
     "The id of an object, or the URL of its source (file:///data/a.fits).",
 )];
 const CURRENT: &[ApiParameter] =

@@ -10,6 +10,7 @@ use tokio::sync::{Notify, Semaphore};
 use crate::address::BasePath;
 use crate::api_error::ApiError;
 use crate::dispatcher::SharedDispatcher;
+use crate::executor_totals::ExecutorTotals;
 use crate::feed::EventFeed;
 use crate::job_timelines::JobTimelines;
 use crate::live::LiveView;
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub timelines: JobTimelines,
     /// Permits for streams.
     pub streams: Arc<Semaphore>,
+    /// Sums over executors, for the metrics.
+    pub totals: ExecutorTotals,
     /// Requests that were answered, for the metrics.
     pub requests: AtomicU64,
 }
@@ -46,6 +49,7 @@ impl Shared {
             indexes: TaskIndexes::new(),
             timelines: JobTimelines::new(),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            totals: ExecutorTotals::default(),
             requests: AtomicU64::new(0),
         }
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use eyas_board::{Board, CallTimes};
 use eyas_ioq::{Bypass, UnorderedCalls};
 
-use super::read_ahead::FileKey;
+use super::program_file::FileKey;
 use crate::storage_name::is_ordered_below;
 
 /// A storage is forgotten after this time without use, because another one may be mounted in its
@@ -37,28 +37,28 @@ struct StorageBypass {
 }
 
 impl StorageBypass {
-    fn of(device: u64) -> StorageBypass {
+    fn of(device: u64, now: Instant) -> StorageBypass {
         StorageBypass {
             bypass: Bypass::default(),
             is_ordered_below: is_ordered_below(device),
-            looked: Instant::now(),
+            looked: now,
             place: None,
             last: (0, 0),
-            heard: Instant::now(),
+            heard: now,
         }
     }
 }
 
 impl StorageBypasses {
-    pub fn new(board: &'static Board) -> StorageBypasses {
-        StorageBypasses { board, began: Instant::now(), storages: BTreeMap::new() }
+    pub fn new(board: &'static Board, began: Instant) -> StorageBypasses {
+        StorageBypasses { board, began, storages: BTreeMap::new() }
     }
 
     /// Whether requests to this storage are ordered. `must_order`: the program asks for every turn.
-    pub fn are_ordered(&mut self, device: u64, must_order: bool) -> bool {
-        let storage = self.storages.entry(device).or_insert_with(|| StorageBypass::of(device));
+    pub fn are_ordered(&mut self, now: Instant, device: u64, must_order: bool) -> bool {
+        let storage = self.storages.entry(device).or_insert_with(|| StorageBypass::of(device, now));
         if storage.is_ordered_below {
-            storage.heard = Instant::now();
+            storage.heard = now;
             storage.place = storage.place.or_else(|| self.board.bypass(device));
             return false;
         }
@@ -69,14 +69,15 @@ impl StorageBypasses {
     /// tell how fast the storage is. Returns whether ordering is now known to gain nothing.
     pub fn record_ordered(
         &mut self,
+        now: Instant,
         (device, inode): FileKey,
         bytes: &Range<u64>,
         told: Option<(u64, Duration)>,
     ) -> bool {
-        let now_us = self.now_us();
-        let storage = self.storages.entry(device).or_insert_with(|| StorageBypass::of(device));
+        let now_us = self.micros_at(now);
+        let storage = self.storages.entry(device).or_insert_with(|| StorageBypass::of(device, now));
         let has_jumped = storage.last != (inode, bytes.start);
-        (storage.last, storage.heard) = ((inode, bytes.end), Instant::now());
+        (storage.last, storage.heard) = ((inode, bytes.end), now);
         let was_ordered = storage.bypass.is_ordered();
         if let Some((length, time)) = told {
             storage.bypass.record_ordered(now_us, length, micros(time), has_jumped);
@@ -100,8 +101,8 @@ impl StorageBypasses {
     }
 
     /// Orders the storage's requests, or orders them again.
-    pub fn keep_ordering(&mut self, device: u64) {
-        let now_us = self.now_us();
+    pub fn keep_ordering(&mut self, now: Instant, device: u64) {
+        let now_us = self.micros_at(now);
         if let Some(storage) = self.storages.get_mut(&device) {
             storage.bypass.keep_ordering(now_us);
             take_back(self.board, storage);
@@ -110,19 +111,19 @@ impl StorageBypasses {
 
     /// Evaluates the durations that programs have reported. Returns the storages that are no longer
     /// bypassed.
-    pub fn review(&mut self) -> Vec<u64> {
-        let (now_us, board) = (self.now_us(), self.board);
+    pub fn review(&mut self, now: Instant) -> Vec<u64> {
+        let (now_us, board) = (self.micros_at(now), self.board);
         let mut back = Vec::new();
         self.storages.retain(|device, storage| {
-            if storage.looked.elapsed() > LOOK_EVERY {
+            if now - storage.looked > LOOK_EVERY {
                 storage.is_ordered_below = is_ordered_below(*device);
-                storage.looked = Instant::now();
+                storage.looked = now;
             }
             if let Some(place) = storage.place {
                 let CallTimes { calls, total_us, slow_calls, slow_us } =
                     board.bypassed[place].take_times();
                 if calls > 0 {
-                    storage.heard = Instant::now();
+                    storage.heard = now;
                 }
                 if !storage.is_ordered_below {
                     storage.bypass.record_unordered(
@@ -131,7 +132,7 @@ impl StorageBypasses {
                     );
                 }
             }
-            let is_idle = storage.heard.elapsed() > IDLE;
+            let is_idle = now - storage.heard > IDLE;
             let is_ordered = storage.bypass.is_ordered() && !storage.is_ordered_below;
             if (is_idle || is_ordered) && take_back(board, storage) {
                 tracing::info!(device, "requests to this storage are ordered again");
@@ -142,8 +143,8 @@ impl StorageBypasses {
         back
     }
 
-    fn now_us(&self) -> u64 {
-        micros(self.began.elapsed())
+    fn micros_at(&self, now: Instant) -> u64 {
+        micros(now - self.began)
     }
 }
 

@@ -1,16 +1,14 @@
 //! State of the agent, owned by one thread.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use eyas_board::{
@@ -20,14 +18,15 @@ use eyas_board::{
 use eyas_ioq::{ClassId, RequestId};
 use eyas_types::{Extent, Operation, StorageFileId, StorageLocation};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, test_kill_process};
-use rustix::time::{ClockId, clock_gettime};
 
+use super::agent_node::{AgentNode, PartJob, WindowJob};
 use super::bypasses::StorageBypasses;
 use super::layouts::FileLayouts;
-use super::peers::{AgentPeers, NoPart, OpenPart, PartQuestion, PartWanted, TakenPart};
-use super::read_ahead::fetch::{WindowRead, fetch};
-use super::read_ahead::{FileKey, ReadAdvice, ReadAheadFiles, WindowReader};
+use super::parts::{OpenPart, PartWanted, TakenPart};
+use super::peers::{NoPart, PartQuestion};
+use super::program_file::{FileKey, ProgramFile};
+use super::read_ahead::fetch::WindowRead;
+use super::read_ahead::{ReadAdvice, ReadAheadFiles, WindowReader};
 use crate::coordinator_link::LinkEvent;
 use crate::request_tracker::{Decision, RequestTracker, StorageRequest};
 
@@ -44,9 +43,9 @@ const MAX_AGAIN: u32 = 2;
 const LINGERING: Duration = Duration::from_secs(5);
 
 /// Input from other threads.
-pub(super) enum AgentMessage {
+pub(crate) enum AgentMessage<F> {
     /// The program at this seat has sent its file, if it could be opened again.
-    File { seat: usize, file: Option<File> },
+    File { seat: usize, file: Option<F> },
     /// A window has been read as far as possible.
     WindowRead { request: RequestId, key: FileKey, window: Range<u64>, result: WindowRead },
     /// The agent must run as long as this process lives, if the agent can see the process.
@@ -54,7 +53,7 @@ pub(super) enum AgentMessage {
     /// The session with the coordinator has changed or received messages.
     Link(LinkEvent),
     /// Another agent wants a part of a file.
-    PartWanted(PartQuestion),
+    PartWanted(PartQuestion<F>),
     /// Another agent has sent a part of a file, or could not.
     PartTaken { key: FileKey, window: Range<u64>, part: Result<TakenPart, NoPart> },
     /// A client asks for the status over this socket.
@@ -62,16 +61,15 @@ pub(super) enum AgentMessage {
 }
 
 /// See the module's documentation.
-pub(super) struct AgentCore {
+pub(crate) struct AgentCore<N: AgentNode> {
+    node: Rc<N>,
     board: &'static Board,
-    outbox: Sender<AgentMessage>,
-    inbox: Receiver<AgentMessage>,
-    tracker: RequestTracker,
+    outbox: Sender<AgentMessage<N::File>>,
+    inbox: Receiver<AgentMessage<N::File>>,
+    tracker: RequestTracker<Rc<N>>,
     storages: StorageBypasses,
     layouts: FileLayouts,
-    files: ReadAheadFiles,
-    /// The other agents of the user.
-    peers: Option<AgentPeers>,
+    files: ReadAheadFiles<N>,
     /// The entry and the number of the piece in each slot of the board's parts.
     slots: Vec<Option<(&'static CachedFile, u64)>>,
     /// Number of parts so far that other agents have sent.
@@ -91,6 +89,7 @@ pub(super) struct AgentCore {
     lingering: BTreeMap<usize, (SeatTurn, Instant)>,
     programs: Vec<OwnedFd>,
     needed: Instant,
+    beaten: Instant,
     /// The agent ends after this time without use.
     idle: Duration,
 }
@@ -111,24 +110,26 @@ enum RequestPurpose {
     Window(FileKey, Range<u64>),
 }
 
-impl AgentCore {
+impl<N: AgentNode> AgentCore<N> {
+    /// An agent that programs can use.
     pub fn new(
+        node: Rc<N>,
         board: &'static Board,
-        tracker: RequestTracker,
-        peers: Option<AgentPeers>,
-        outbox: Sender<AgentMessage>,
-        inbox: Receiver<AgentMessage>,
+        tracker: RequestTracker<Rc<N>>,
+        outbox: Sender<AgentMessage<N::File>>,
+        inbox: Receiver<AgentMessage<N::File>>,
         idle: Duration,
-    ) -> AgentCore {
-        AgentCore {
+    ) -> Self {
+        let now = node.now();
+        let core = AgentCore {
             board,
             outbox,
             inbox,
             tracker,
-            storages: StorageBypasses::new(board),
+            storages: StorageBypasses::new(board, now),
             layouts: FileLayouts::default(),
-            files: ReadAheadFiles::new(board),
-            peers,
+            files: ReadAheadFiles::new(node.clone(), board),
+            node,
             slots: vec![None; PART_SLOTS],
             parts: 0,
             asked_again: BTreeMap::new(),
@@ -138,36 +139,41 @@ impl AgentCore {
             kept: BTreeMap::new(),
             lingering: BTreeMap::new(),
             programs: Vec::new(),
-            needed: Instant::now(),
+            needed: now,
+            beaten: now,
             idle,
-        }
+        };
+        core.send_heartbeat();
+        core.publish_open();
+        board.agent.version.store(VERSION, Ordering::Release);
+        core
     }
 
     /// Serves programs until the agent has not been used for a while.
     pub fn run(&mut self) {
-        let agent = &self.board.agent;
-        self.send_heartbeat();
-        self.publish_open();
-        agent.version.store(VERSION, Ordering::Release);
-        let mut beaten = Instant::now();
-        while self.needed.elapsed() < self.idle {
-            let seen = agent.bell.load(Ordering::Acquire);
-            self.handle_events();
-            self.take_back();
-            self.carry_out();
-            if beaten.elapsed() >= HEARTBEAT {
-                self.beat();
-                beaten = Instant::now();
-            }
-            let most = if self.kept.is_empty() { HEARTBEAT } else { KEPT_IDLE };
-            let patience = self
-                .tracker
-                .next_timeout_us()
-                .map_or(most, |us| Duration::from_micros(us).min(most));
-            wait(&agent.bell, seen, patience);
+        let bell = &self.board.agent.bell;
+        while self.node.now() - self.needed < self.idle {
+            let seen = bell.load(Ordering::Acquire);
+            let patience = self.step();
+            wait(bell, seen, patience);
         }
-        agent.open.store(0, Ordering::Release);
+        self.board.agent.open.store(0, Ordering::Release);
         self.files.forget_all();
+    }
+
+    /// Does what is to be done now. Returns the time after which there is more to do, also if the
+    /// bell does not ring.
+    pub fn step(&mut self) -> Duration {
+        self.handle_events();
+        self.take_back();
+        self.carry_out();
+        let now = self.node.now();
+        if now - self.beaten >= HEARTBEAT {
+            self.beat();
+            self.beaten = now;
+        }
+        let most = if self.kept.is_empty() { HEARTBEAT } else { KEPT_IDLE };
+        self.tracker.next_timeout_us().map_or(most, |us| Duration::from_micros(us).min(most))
     }
 
     /// Handles everything that has happened.
@@ -175,7 +181,7 @@ impl AgentCore {
         let board = self.board;
         take_marks(&board.asked).for_each(|seat| self.seat(seat));
         for line in take_marks(&board.entered_files) {
-            self.needed = Instant::now();
+            self.needed = self.node.now();
             if let Some((key, class, windows)) = self.files.entered(line) {
                 self.want(key, class, windows);
             }
@@ -195,8 +201,8 @@ impl AgentCore {
                 }
                 AgentMessage::Link(LinkEvent::Changed(link)) => {
                     self.tracker.link(link);
-                    if let Some(peers) = &self.peers {
-                        self.tracker.announce(peers.group(), peers.port());
+                    if let Some((group, port)) = self.node.peers() {
+                        self.tracker.announce(group, port);
                     }
                     self.publish_open();
                 }
@@ -220,7 +226,7 @@ impl AgentCore {
                     // Answered here, where it is certain that the agent stays.
                     let _ = program.write_all(&[HELLO]);
                     self.programs.extend(process);
-                    self.needed = Instant::now();
+                    self.needed = self.node.now();
                 }
             }
         }
@@ -236,7 +242,7 @@ impl AgentCore {
             SeatState::Asked => match seat.asked() {
                 Some(ask) => {
                     self.seats.insert(index, (ask, None));
-                    self.needed = Instant::now();
+                    self.needed = self.node.now();
                     self.advise(index, ask);
                 }
                 None => self.answer(index, SeatAnswer::Pass),
@@ -279,7 +285,7 @@ impl AgentCore {
                 self.files.close(key);
                 self.answer(index, SeatAnswer::Pass);
             }
-            _ if !self.storages.are_ordered(ask.device, ask.must_order) => {
+            _ if !self.storages.are_ordered(self.node.now(), ask.device, ask.must_order) => {
                 self.answer(index, SeatAnswer::Pass)
             }
             _ => self.order(index, ask),
@@ -319,12 +325,11 @@ impl AgentCore {
     }
 
     /// A program has sent its file and is still waiting for its answer.
-    fn given(&mut self, index: usize, file: Option<File>) {
+    fn given(&mut self, index: usize, file: Option<N::File>) {
         let Some((ask, None)) = self.seats.get(&index).copied() else { return };
         let key = (ask.device, ask.inode);
         // The seat may belong to another program by now.
-        let is_it =
-            |file: &File| file.metadata().is_ok_and(|found| (found.dev(), found.ino()) == key);
+        let is_it = |file: &N::File| file.key() == Some(key);
         let windows = self.files.given(key, file.filter(is_it));
         self.want(key, ask.class, windows);
         self.advise(index, ask);
@@ -388,7 +393,7 @@ impl AgentCore {
 
     /// Whether parts of the files of this file's storage may come from other agents.
     fn can_share(&mut self, (device, _): FileKey) -> bool {
-        self.peers.is_some() && self.tracker.can_share(&StorageLocation::Device(device))
+        self.node.peers().is_some() && self.tracker.can_share(&StorageLocation::Device(device))
     }
 
     /// Asks for a turn to read a window from the storage.
@@ -400,12 +405,13 @@ impl AgentCore {
     /// A program has read or written in a turn of its own. `told`: bytes and duration that tell how
     /// fast the storage is.
     fn took(&mut self, key: FileKey, bytes: &Range<u64>, told: Option<(u64, Duration)>) {
-        if !self.storages.record_ordered(key, bytes, told) {
+        let now = self.node.now();
+        if !self.storages.record_ordered(now, key, bytes, told) {
             return;
         }
         let location = StorageLocation::Device(key.0);
         if self.tracker.must_order(&location) || !self.storages.set_bypassed(key.0) {
-            return self.storages.keep_ordering(key.0);
+            return self.storages.keep_ordering(now, key.0);
         }
         self.call_off(|_, (device, _)| device == key.0);
         self.files.set_bypassed(key.0);
@@ -413,7 +419,7 @@ impl AgentCore {
     }
 
     /// Cancels waiting windows of files for which `is_it` returns true.
-    fn call_off(&mut self, is_it: impl Fn(&ReadAheadFiles, FileKey) -> bool) {
+    fn call_off(&mut self, is_it: impl Fn(&ReadAheadFiles<N>, FileKey) -> bool) {
         let files = &self.files;
         let is_off = |_: &RequestId, wanted: &mut RequestPurpose| match wanted {
             RequestPurpose::Window(key, _) => is_it(files, *key),
@@ -494,7 +500,7 @@ impl AgentCore {
     /// A program has its turn and may keep it.
     fn keep(&mut self, index: usize) {
         if let Some((ask, _)) = self.seats.get(&index).filter(|(ask, _)| ask.is_kept) {
-            let now = Instant::now();
+            let now = self.node.now();
             self.kept
                 .insert(index, RetainedTurn { process: ask.process, since: now, seen: (0, now) });
         }
@@ -506,7 +512,7 @@ impl AgentCore {
         if self.kept.is_empty() {
             return;
         }
-        let now = Instant::now();
+        let now = self.node.now();
         let waits = |index: &usize| self.board.seats[*index].state() == SeatState::Asked;
         let waiting: BTreeSet<u32> = self
             .seats
@@ -533,7 +539,6 @@ impl AgentCore {
     }
 
     fn fetch(&mut self, request: RequestId, key: FileKey, window: Range<u64>) {
-        let (outbox, bell) = (self.outbox.clone(), &self.board.agent.bell);
         let Some((WindowReader { file, entry }, class, more)) = self.files.begin(key, &window)
         else {
             return self.give_up(request, key, window);
@@ -543,13 +548,8 @@ impl AgentCore {
         // Another node may have read the part before, so that the disk does not seek.
         let is_timed = !self.files.is_shared(key);
         let range = window.clone();
-        let reading = move || {
-            let result = fetch(&file, &range, turn_end, entry, is_timed);
-            // The agent may have ended.
-            let _ = outbox.send(AgentMessage::WindowRead { request, key, window: range, result });
-            ring(bell);
-        };
-        if let Err(error) = thread::Builder::new().name("reader".to_owned()).spawn(reading) {
+        let job = WindowJob { request, key, window: range, file, entry, turn_end, is_timed };
+        if let Err(error) = self.node.read(job) {
             tracing::warn!("cannot start a thread to read ahead: {error}");
             self.give_up(request, key, window);
         }
@@ -573,20 +573,13 @@ impl AgentCore {
     fn take(&mut self, key: FileKey, window: Range<u64>, from: SocketAddr) {
         self.files.set_shared(key);
         let storage = self.tracker.name_of(&StorageLocation::Device(key.0));
-        let open = self.files.open(key);
-        let (Some(peers), Some(storage), Some((WindowReader { file, .. }, _))) =
-            (&self.peers, storage, open)
+        let (Some(storage), Some((WindowReader { file, .. }, _))) = (storage, self.files.open(key))
         else {
             return self.taken(key, window, Err(NoPart::Missing));
         };
         self.taking.insert((key, window.start));
         let wanted = PartWanted { storage, file: StorageFileId(key.1), extent: extent(&window) };
-        let (outbox, bell) = (self.outbox.clone(), &self.board.agent.bell);
-        peers.take(from, wanted, file, move |part| {
-            // The agent may have ended.
-            let _ = outbox.send(AgentMessage::PartTaken { key, window, part });
-            ring(bell);
-        });
+        self.node.take(PartJob { from, wanted, file, key, window });
     }
 
     /// Puts a part that has come from another agent on the board. If none has come, the agent reads
@@ -625,7 +618,7 @@ impl AgentCore {
     }
 
     /// The part of a file that another agent wants, if this agent has the file open.
-    fn open_part(&mut self, wanted: &PartWanted) -> Option<OpenPart> {
+    fn open_part(&mut self, wanted: &PartWanted) -> Option<OpenPart<N::File>> {
         let locations = self.tracker.locations_of(&wanted.storage);
         locations.into_iter().find_map(|location| {
             let StorageLocation::Device(device) = location else { return None };
@@ -677,22 +670,19 @@ impl AgentCore {
     /// Sends a heartbeat, and removes programs that have ended.
     fn beat(&mut self) {
         self.send_heartbeat();
-        for device in self.storages.review() {
+        for device in self.storages.review(self.node.now()) {
             self.tracker.set_bypassed(StorageLocation::Device(device), false);
         }
         for location in self.tracker.take_back() {
             if let StorageLocation::Device(device) = location {
-                self.storages.keep_ordering(device);
+                self.storages.keep_ordering(self.node.now(), device);
             }
         }
         self.files.tidy();
-        let is_gone = |ask: &SeatRequest| {
-            Pid::from_raw(ask.process as i32).is_some_and(|pid| test_kill_process(pid).is_err())
-        };
         let gone: Vec<usize> = self
             .seats
             .iter()
-            .filter(|(_, (ask, _))| is_gone(ask))
+            .filter(|(_, (ask, _))| !self.node.is_alive(ask.process))
             .map(|(index, _)| *index)
             .collect();
         for index in gone {
@@ -707,7 +697,7 @@ impl AgentCore {
                 .is_ok_and(|ended| ended > 0)
         });
         if !self.programs.is_empty() {
-            self.needed = Instant::now();
+            self.needed = self.node.now();
         }
     }
 
@@ -719,7 +709,7 @@ impl AgentCore {
 
     /// Frees seats of programs that ended while they took or freed a seat.
     fn clear(&mut self) {
-        let mut lingering = BTreeMap::new();
+        let (now, mut lingering) = (self.node.now(), BTreeMap::new());
         for (index, seat) in
             self.board.seats.iter().enumerate().filter(|(index, _)| !self.seats.contains_key(index))
         {
@@ -729,9 +719,9 @@ impl AgentCore {
             }
             let since = match self.lingering.get(&index) {
                 Some((before, since)) if *before == found => *since,
-                _ => Instant::now(),
+                _ => now,
             };
-            if since.elapsed() > LINGERING {
+            if now - since > LINGERING {
                 seat.free(found.turn);
             } else {
                 lingering.insert(index, (found, since));
@@ -740,15 +730,23 @@ impl AgentCore {
         self.lingering = lingering;
     }
 
+    /// # Panics
+    /// If the agent keeps anything, though no program runs.
+    #[cfg(test)]
+    pub fn assert_at_rest(&self) {
+        assert!(self.seats.is_empty() && self.kept.is_empty(), "seats are in use");
+        assert!(self.wanted.is_empty() && self.tracker.is_empty(), "requests are under way");
+        assert!(self.taking.is_empty() && self.asked_again.is_empty(), "parts are under way");
+        assert!(self.files.is_empty(), "files are open");
+    }
+
     /// Tells programs whether requests are ordered now.
     fn publish_open(&self) {
         self.board.agent.open.store(self.tracker.is_open().into(), Ordering::Release);
     }
 
     fn send_heartbeat(&self) {
-        let now = clock_gettime(ClockId::Monotonic);
-        let now_ms = now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000;
-        self.board.agent.heartbeat_ms.store(now_ms, Ordering::Relaxed);
+        self.board.agent.heartbeat_ms.store(self.node.monotonic_ms(), Ordering::Relaxed);
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use eyas_ioq::FileLayout;
 
-use super::read_ahead::FileKey;
+use super::program_file::FileKey;
 use crate::storage_name::file_system;
 
 mod beegfs;

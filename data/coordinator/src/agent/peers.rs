@@ -12,23 +12,22 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use eyas_board::{Board, CachedFile, PIECE_BYTES, PartFile, VersionOf, wait};
+use eyas_board::{VersionOf, wait};
 use eyas_session::{Access, AccessError, Listener, Session, SessionAcceptor, SessionError, dial};
-use eyas_types::{Extent, StorageFileId};
 use eyas_wire::Role;
-use serde::{Deserialize, Serialize};
 use tokio::runtime;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+
+use super::parts::{GivenPart, OpenPart, PartAnswer, PartWanted, TakenPart};
+use super::program_file::ProgramFile;
 
 /// Interval at which an agent says that it will send a part.
 const STEP: Duration = Duration::from_millis(100);
@@ -39,9 +38,6 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Longest wait for a part that this agent is taking itself. Then the agent that wants it asks the
 /// reader of the part, which waits for the storage only.
 const MAX_TAKING: Duration = Duration::from_secs(2);
-/// Parts of a file are passed on only when it has not changed for this time. Its time of change
-/// would not tell about a further change in the same moment.
-const SETTLED: Duration = Duration::from_secs(2);
 /// Connections to one agent.
 const CONNECTIONS: usize = 3;
 /// Other agents whose connections are kept.
@@ -53,74 +49,12 @@ const MAX_READING: usize = 32;
 /// An agent that could not be reached is not tried again for this time.
 const UNREACHABLE: Duration = Duration::from_secs(10);
 
-/// Message to an agent that has a part: which one is wanted.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct PartWanted {
-    /// The storage, by the name that all nodes give it.
-    pub storage: String,
-    pub file: StorageFileId,
-    pub extent: Extent,
-}
-
-/// Answer of an agent.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum PartAnswer {
-    /// The part will follow.
-    Wait,
-    /// The part.
-    Part(GivenPart),
-    /// The file is changing.
-    Refused,
-    /// The agent has closed the file, or no longer has the part.
-    Closed,
-}
-
-/// Bytes of a file, and the version that the file had before and after they were read.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct GivenPart {
-    pub size_bytes: u64,
-    pub modified_ns: u64,
-    pub changed_ns: u64,
-    #[serde(with = "serde_bytes")]
-    pub content: Vec<u8>,
-}
-
-impl GivenPart {
-    /// Bytes of this version of a file.
-    fn of(file: &PartFile, content: Vec<u8>) -> GivenPart {
-        let PartFile { size_bytes, modified_ns, changed_ns, .. } = *file;
-        GivenPart { size_bytes, modified_ns, changed_ns, content }
-    }
-
-    /// Whether the part is of this version of a file.
-    pub fn is_of(&self, file: &PartFile) -> bool {
-        let version = (self.size_bytes, self.modified_ns, self.changed_ns);
-        version == (file.size_bytes, file.modified_ns, file.changed_ns)
-    }
-}
-
-/// A part that has come, and the version of its file on this node, which is the same.
-pub(super) struct TakenPart {
-    pub file: PartFile,
-    pub content: Vec<u8>,
-}
-
-/// A part that this agent has or will have in memory: in the page cache, or on the board.
-pub(super) struct OpenPart {
-    pub board: &'static Board,
-    pub file: Arc<File>,
-    pub entry: &'static CachedFile,
-    pub extent: Extent,
-    /// Whether this agent is taking the part from another one.
-    pub is_taken: bool,
-}
-
 /// What another agent wants, and where the answer goes.
-pub(super) type PartQuestion = (PartWanted, oneshot::Sender<Option<OpenPart>>);
+pub(crate) type PartQuestion<F> = (PartWanted, oneshot::Sender<Option<OpenPart<F>>>);
 
 /// The other agents of the user.
 #[derive(Clone)]
-pub(super) struct AgentPeers(Arc<AgentPeersInner>);
+pub(crate) struct AgentPeers(Arc<AgentPeersInner>);
 
 struct AgentPeersInner {
     access: Access,
@@ -137,7 +71,7 @@ impl AgentPeers {
     /// If the key cannot be used, or no port or thread is left.
     pub fn start(
         folder: &Path,
-        ask: impl Fn(PartQuestion) -> bool + Send + Sync + 'static,
+        ask: impl Fn(PartQuestion<File>) -> bool + Send + Sync + 'static,
     ) -> io::Result<AgentPeers> {
         let access = shared_key(&folder.join("agents.toml")).map_err(io::Error::other)?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
@@ -189,11 +123,8 @@ impl AgentPeers {
         self.0.runtime.spawn(async move {
             let taking = async {
                 let part = peer.take(access, wanted, asked).await?;
-                // The kernel may ask the storage.
-                let own = spawn_blocking(move || PartFile::of(&*file, VersionOf::Kernel)).await;
-                let own = own.unwrap_or_else(eyas_panics::resume);
-                let file = own.filter(|own| part.is_of(own)).ok_or(NoPart::Refused)?;
-                Ok(TakenPart { file, content: part.content })
+                let taken = spawn_blocking(move || part.taken(&*file)).await;
+                taken.unwrap_or_else(eyas_panics::resume).ok_or(NoPart::Refused)
             };
             let part = timeout(MAX_WAIT, taking).await.unwrap_or(Err(NoPart::Silent));
             if let Err(why) = &part {
@@ -217,7 +148,7 @@ impl AgentPeersInner {
 
 /// Why no part came from another agent.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoPart {
+pub(crate) enum NoPart {
     /// The connection is not made yet. Later parts may come.
     #[error("the connection is still being made")]
     NotConnected,
@@ -354,7 +285,7 @@ fn shared_key(path: &Path) -> Result<Access, AccessError> {
 /// Serves other agents until the future is dropped.
 async fn serve(
     listener: Listener,
-    ask: Arc<impl Fn(PartQuestion) -> bool + Send + Sync + 'static>,
+    ask: Arc<impl Fn(PartQuestion<File>) -> bool + Send + Sync + 'static>,
 ) {
     let guests = Arc::new(Semaphore::new(MAX_GUESTS));
     let reading = Arc::new(Semaphore::new(MAX_READING));
@@ -379,7 +310,7 @@ async fn serve(
 /// Answers another agent until it disconnects.
 async fn answer(
     session: Session,
-    ask: &(impl Fn(PartQuestion) -> bool + Send + Sync),
+    ask: &(impl Fn(PartQuestion<File>) -> bool + Send + Sync),
     permits: &Semaphore,
 ) -> Result<(), SessionError> {
     let Session { mut reader, mut writer, .. } = session;
@@ -398,7 +329,7 @@ async fn answer(
                         let _ = spawn_blocking(move || wait_for(&coming)).await;
                         // Those that wait do not keep others from what is there.
                         let _permit = permits.acquire().await.expect("it is never closed");
-                        spawn_blocking(move || read(&part)).await
+                        spawn_blocking(move || part.answer(SystemTime::now())).await
                     });
                     loop {
                         match timeout(STEP, &mut reading).await {
@@ -415,54 +346,15 @@ async fn answer(
 }
 
 /// Waits until the agent has a part in memory, or no longer expects it.
-fn wait_for(part: &OpenPart) {
-    let OpenPart { file, entry, extent, is_taken, .. } = part;
-    let Some(version) = PartFile::of(file, VersionOf::Kernel) else { return };
-    let limit = if *is_taken { MAX_TAKING } else { MAX_WAIT };
-    let (number, deadline) = (extent.offset / PIECE_BYTES, Instant::now() + limit);
+fn wait_for(part: &OpenPart<File>) {
+    let Some(version) = part.file.version(VersionOf::Kernel) else { return };
+    let limit = if part.is_taken { MAX_TAKING } else { MAX_WAIT };
+    let deadline = Instant::now() + limit;
     loop {
-        let progress = entry.progress.load(Ordering::Acquire);
-        let is_coming = entry.is_of(version.device, version.inode)
-            && entry.piece(number).is_some_and(|piece| piece.ready_end() < extent.end());
-        if !is_coming || Instant::now() > deadline {
+        let progress = part.entry.progress.load(Ordering::Acquire);
+        if !part.is_coming(&version) || Instant::now() > deadline {
             return;
         }
-        wait(&entry.progress, progress, STEP);
+        wait(&part.entry.progress, progress, STEP);
     }
-}
-
-/// A part that is in memory: on the board, if it was taken, or in the page cache.
-fn read(part: &OpenPart) -> PartAnswer {
-    let OpenPart { board, file, entry, extent, .. } = part;
-    let number = extent.offset / PIECE_BYTES;
-    if extent.size_bytes > PIECE_BYTES || extent.offset % PIECE_BYTES != 0 {
-        return PartAnswer::Refused;
-    }
-    if let Some(slot) = entry.slot(number).and_then(|slot| board.parts.get(slot))
-        && let Some(version) = PartFile::of(file, VersionOf::Kernel)
-    {
-        let mut content = vec![0; extent.size_bytes as usize];
-        if slot.copy(&version, number, 0, &mut content).is_some() {
-            return PartAnswer::Part(GivenPart::of(&version, content));
-        }
-    }
-    // It was given up, or has left memory. To read it here would cost the storage a seek.
-    if eyas_board::is_cached(file.as_fd(), &(extent.offset..extent.end())) == Ok(false) {
-        return PartAnswer::Closed;
-    }
-    given_part(file, extent).map_or(PartAnswer::Refused, PartAnswer::Part)
-}
-
-/// A part and its version; `None` if the file is changing.
-fn given_part(file: &File, extent: &Extent) -> Option<GivenPart> {
-    let before = PartFile::of(file, VersionOf::Kernel)?;
-    let mut content = vec![0; usize::try_from(extent.size_bytes).ok()?];
-    file.read_exact_at(&mut content, extent.offset).ok()?;
-    let is_same = PartFile::of(file, VersionOf::Storage)? == before;
-    (is_same && is_settled(before.changed_ns)).then(|| GivenPart::of(&before, content))
-}
-
-fn is_settled(changed_ns: u64) -> bool {
-    let changed = SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(changed_ns));
-    changed.is_some_and(|changed| changed.elapsed().is_ok_and(|passed| passed >= SETTLED))
 }

@@ -1,20 +1,19 @@
 //! Files that the agent reads ahead for its programs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::ops::Range;
-use std::os::fd::AsFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use eyas_board::{Board, CachedFile, FilePiece, PIECE_BYTES, ring};
-use rustix::process::{Pid, test_kill_process};
 
-use fetch::without_kernel_read_ahead;
+use super::agent_node::AgentNode;
+use super::program_file::{FileKey, ProgramFile};
 use streams::{StreamPlan, Streams};
 
-pub(super) mod fetch;
+pub(crate) mod fetch;
 mod streams;
 
 /// A file is closed and forgotten after this time without use.
@@ -25,8 +24,9 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Time within which a program has to send its open file.
 const OPENING: Duration = Duration::from_millis(500);
 
-/// A file stays open for this time after another node has wanted a part of it, also if the programs
-/// of this node have closed it: they may be ahead of those of the other nodes.
+/// A file of which parts may be passed on stays open for this time after the programs of this node
+/// have closed it, or another node has last wanted a part of it: the programs of other nodes may be
+/// behind.
 const LENDING: Duration = Duration::from_secs(1);
 /// A file stays open for at most this time after the programs of this node have closed it.
 const MAX_LENDING: Duration = Duration::from_secs(10);
@@ -40,22 +40,22 @@ const MAX_AHEAD: usize = 8;
 const MAX_AHEAD_SHARED: usize = 3;
 
 /// Open file of a window, and the board entry where progress is reported.
-pub(super) struct WindowReader {
-    pub file: Arc<File>,
+pub(super) struct WindowReader<F> {
+    pub file: Arc<F>,
     pub entry: &'static CachedFile,
 }
 
-/// Device and inode.
-pub(super) type FileKey = (u64, u64);
+/// A window that is about to be read: its reader, its class, and further windows to be read.
+type BegunWindow<F> = (WindowReader<F>, u32, Vec<Range<u64>>);
 
 /// One file. `entry` is its index on the board.
-pub(super) struct ReadAheadFile {
+pub(super) struct ReadAheadFile<F> {
     entry: usize,
     /// Class of the program that last missed bytes.
     class: u32,
     bytes: u64,
     streams: Streams,
-    access: Access,
+    access: Access<F>,
     /// Ids of processes that read the file.
     readers: BTreeSet<u32>,
     used: Instant,
@@ -71,7 +71,7 @@ pub(super) struct ReadAheadFile {
     is_divided: bool,
     /// Whether this agent has taken parts from another one, or has given some.
     is_shared: bool,
-    /// When another agent last wanted a part.
+    /// When another agent last wanted a part, or may have begun to want parts.
     lent: Option<Instant>,
     /// When the programs of this node closed the file, unless they have it open again.
     closed: Option<Instant>,
@@ -89,13 +89,13 @@ enum Sharing {
 }
 
 /// Whether the agent can read the file.
-enum Access {
+enum Access<F> {
     /// Not needed so far.
     NotYet,
     /// A program was asked for its open file at this time; then these windows are to be read.
     Wanted(Instant, Vec<Range<u64>>),
     /// The agent has the file open.
-    Open(Arc<File>),
+    Open(Arc<F>),
     /// The agent cannot open the file; programs read it themselves.
     Refused,
 }
@@ -112,16 +112,17 @@ pub(super) enum ReadAdvice {
 }
 
 /// All files that are read ahead.
-pub(super) struct ReadAheadFiles {
+pub(super) struct ReadAheadFiles<N: AgentNode> {
+    node: Rc<N>,
     board: &'static Board,
-    files: BTreeMap<FileKey, ReadAheadFile>,
+    files: BTreeMap<FileKey, ReadAheadFile<N::File>>,
     /// Files that were closed since they were last taken from here.
     closed: Vec<FileKey>,
 }
 
-impl ReadAheadFiles {
-    pub fn new(board: &'static Board) -> ReadAheadFiles {
-        ReadAheadFiles { board, files: BTreeMap::new(), closed: Vec::new() }
+impl<N: AgentNode> ReadAheadFiles<N> {
+    pub fn new(node: Rc<N>, board: &'static Board) -> Self {
+        ReadAheadFiles { node, board, files: BTreeMap::new(), closed: Vec::new() }
     }
 
     /// A process is about to read these bytes of a file with `file_bytes` bytes. `takes_bytes`:
@@ -136,21 +137,21 @@ impl ReadAheadFiles {
         file_bytes: u64,
         (takes_bytes, can_share): (bool, bool),
     ) -> ReadAdvice {
-        let board = self.board;
+        let (board, node, now) = (self.board, self.node.clone(), self.node.now());
         let Some(file) = self.file(key) else { return ReadAdvice::Alone };
         if !takes_bytes {
             file.sharing = Sharing::Impossible;
         }
-        file.is_divided = can_share && file.may_share();
+        file.is_divided = can_share && file.may_share(now);
         (file.is_closing, file.closed) = (false, None);
         if file.readers.insert(process) {
-            file.readers.retain(|reader| *reader == process || is_alive(*reader));
+            file.readers.retain(|reader| *reader == process || node.is_alive(*reader));
             if file.readers.len() == 1 {
                 // The previous readers have gone; what is left of their data in memory is unknown.
                 file.forget_streams(board);
             }
         }
-        (file.used, file.bytes, file.class) = (Instant::now(), file_bytes, class);
+        (file.used, file.bytes, file.class) = (now, file_bytes, class);
         if matches!(file.access, Access::Refused) {
             return ReadAdvice::Alone;
         }
@@ -181,20 +182,20 @@ impl ReadAheadFiles {
                 ReadAdvice::LookAt(index, Vec::new())
             }
             _ => {
-                file.access = Access::Wanted(Instant::now(), windows);
+                file.access = Access::Wanted(now, windows);
                 ReadAdvice::SendFile
             }
         }
     }
 
     /// A program has sent its file, or could not. Returns the windows to be read now.
-    pub fn given(&mut self, key: FileKey, given: Option<File>) -> Vec<Range<u64>> {
+    pub fn given(&mut self, key: FileKey, given: Option<N::File>) -> Vec<Range<u64>> {
         let Some(file) = self.files.get_mut(&key) else { return Vec::new() };
         let Access::Wanted(_, windows) = &mut file.access else { return Vec::new() };
         let windows = std::mem::take(windows);
         match given {
             Some(given) => {
-                file.access = Access::Open(Arc::new(without_kernel_read_ahead(given)));
+                file.access = Access::Open(Arc::new(given));
                 file.under_way += windows.len();
                 windows
             }
@@ -211,7 +212,7 @@ impl ReadAheadFiles {
         let index = &self.board.files[entry];
         let key = (index.device.load(Ordering::Relaxed), index.inode.load(Ordering::Relaxed));
         let file = self.files.get_mut(&key).filter(|file| file.entry == entry)?;
-        file.used = Instant::now();
+        file.used = self.node.now();
         if !matches!(file.access, Access::Open(_)) {
             return None;
         }
@@ -226,13 +227,8 @@ impl ReadAheadFiles {
         Some((key, file.class, windows))
     }
 
-    /// This window is about to be read. Returns its reader, the class, and further
-    /// windows to be read; `None` if the file cannot be read any longer.
-    pub fn begin(
-        &mut self,
-        key: FileKey,
-        window: &Range<u64>,
-    ) -> Option<(WindowReader, u32, Vec<Range<u64>>)> {
+    /// This window is about to be read. `None`: the file cannot be read any longer.
+    pub fn begin(&mut self, key: FileKey, window: &Range<u64>) -> Option<BegunWindow<N::File>> {
         let file = self.files.get_mut(&key)?;
         let Access::Open(open) = &file.access else { return None };
         let entry = &self.board.files[file.entry];
@@ -254,21 +250,30 @@ impl ReadAheadFiles {
 
     /// A window has been read, or is no longer wanted.
     pub fn called_off(&mut self, key: FileKey) {
+        let now = self.node.now();
         let Some(file) = self.files.get_mut(&key) else { return };
         file.under_way = file.under_way.saturating_sub(1);
-        file.used = Instant::now();
-        if file.is_closing && file.is_unused() {
+        file.used = now;
+        if file.is_closing && file.is_unused(now) {
             self.forget(key);
         }
     }
 
     /// The last program is about to close a file. The agent closes it, too, when no window is being
-    /// read, for itself or for another agent.
+    /// read, for itself or for another agent. Other agents may want parts of it for a while: their
+    /// programs have begun a little later.
     pub fn close(&mut self, key: FileKey) {
+        let now = self.node.now();
+        if let Some(file) = self.files.get_mut(&key)
+            && file.is_divided
+            && matches!(file.access, Access::Open(_))
+        {
+            file.lent = Some(now);
+        }
         match self.files.get_mut(&key) {
-            Some(file) if file.is_unused() => self.forget(key),
-            Some(file) if file.is_lent() => {
-                (file.is_closing, file.closed) = (true, Some(Instant::now()));
+            Some(file) if file.is_unused(now) => self.forget(key),
+            Some(file) if file.is_lent(now) => {
+                (file.is_closing, file.closed) = (true, Some(now));
             }
             Some(file) => {
                 // No further windows are read after these.
@@ -281,7 +286,8 @@ impl ReadAheadFiles {
 
     /// Whether parts of a file may come from other nodes.
     pub fn may_share(&self, key: FileKey) -> bool {
-        self.files.get(&key).is_some_and(ReadAheadFile::may_share)
+        let now = self.node.now();
+        self.files.get(&key).is_some_and(|file| file.may_share(now))
     }
 
     /// Parts of a file come from the storage for a while.
@@ -289,7 +295,7 @@ impl ReadAheadFiles {
         if let Some(file) = self.files.get_mut(&key)
             && file.sharing != Sharing::Impossible
         {
-            file.sharing = Sharing::Paused(Instant::now());
+            file.sharing = Sharing::Paused(self.node.now());
         }
     }
 
@@ -300,13 +306,14 @@ impl ReadAheadFiles {
 
     /// Whether other agents have wanted parts of a file lately.
     pub fn is_lent(&self, key: FileKey) -> bool {
-        self.files.get(&key).is_some_and(ReadAheadFile::is_lent)
+        let now = self.node.now();
+        self.files.get(&key).is_some_and(|file| file.is_lent(now))
     }
 
     /// Another agent wants a part of a file.
     pub fn lend(&mut self, key: FileKey) {
         if let Some(file) = self.files.get_mut(&key) {
-            (file.is_shared, file.lent) = (true, Some(Instant::now()));
+            (file.is_shared, file.lent) = (true, Some(self.node.now()));
         }
     }
 
@@ -330,7 +337,7 @@ impl ReadAheadFiles {
     }
 
     /// The open file, and its entry on the board.
-    pub fn open(&self, key: FileKey) -> Option<(WindowReader, u32)> {
+    pub fn open(&self, key: FileKey) -> Option<(WindowReader<N::File>, u32)> {
         let file = self.files.get(&key)?;
         let Access::Open(open) = &file.access else { return None };
         let entry = &self.board.files[file.entry];
@@ -349,18 +356,19 @@ impl ReadAheadFiles {
 
     /// Closes unused files, and stops waiting for files that programs do not send.
     pub fn tidy(&mut self) {
-        let idle = |file: &ReadAheadFile| {
-            let is_over = file.is_closing || file.used.elapsed() > IDLE || file.is_bypassed();
-            file.is_unused() && is_over
+        let now = self.node.now();
+        let idle = |file: &ReadAheadFile<N::File>| {
+            let is_over = file.is_closing || now - file.used > IDLE || !file.is_read(&*self.node);
+            file.is_unused(now) && is_over
         };
         let leaving: Vec<FileKey> =
             self.files.iter().filter(|(_, file)| idle(file)).map(|(key, _)| *key).collect();
         leaving.into_iter().for_each(|key| self.forget(key));
         for file in self.files.values_mut() {
-            if file.under_way == 0 && file.used.elapsed() > FRESH {
+            if file.under_way == 0 && now - file.used > FRESH {
                 file.forget_streams(self.board);
             }
-            if matches!(&file.access, Access::Wanted(since, _) if since.elapsed() > OPENING) {
+            if matches!(&file.access, Access::Wanted(since, _) if now - *since > OPENING) {
                 // Another program may send it.
                 file.access = Access::NotYet;
                 file.forget_streams(self.board);
@@ -370,7 +378,8 @@ impl ReadAheadFiles {
 
     /// Whether all readers of a file have ended, those on other nodes too.
     pub fn is_bypassed(&self, key: FileKey) -> bool {
-        self.files.get(&key).is_none_or(|file| file.is_bypassed() && !file.is_lent())
+        let now = self.node.now();
+        self.files.get(&key).is_none_or(|file| !file.is_read(&*self.node) && !file.is_lent(now))
     }
 
     /// Stops reading ahead on a device that is bypassed.
@@ -378,6 +387,12 @@ impl ReadAheadFiles {
         for (_, file) in self.files.range_mut((device, 0)..=(device, u64::MAX)) {
             file.forget_streams(self.board);
         }
+    }
+
+    /// Whether no file is open.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
     }
 
     /// Closes all files.
@@ -398,7 +413,7 @@ impl ReadAheadFiles {
     }
 
     /// The file, with a board entry; `None` if no entry is free.
-    fn file(&mut self, key: FileKey) -> Option<&mut ReadAheadFile> {
+    fn file(&mut self, key: FileKey) -> Option<&mut ReadAheadFile<N::File>> {
         if !self.files.contains_key(&key) {
             let index = self.board.free_index_for(key.0, key.1)?;
             let entry = &self.board.files[index];
@@ -411,7 +426,7 @@ impl ReadAheadFiles {
                 streams: Streams::default(),
                 access: Access::NotYet,
                 readers: BTreeSet::new(),
-                used: Instant::now(),
+                used: self.node.now(),
                 under_way: 0,
                 reading: 0,
                 is_closing: false,
@@ -427,7 +442,7 @@ impl ReadAheadFiles {
     }
 }
 
-impl ReadAheadFile {
+impl<F: ProgramFile> ReadAheadFile<F> {
     /// Number of windows to read ahead: one, or one more than are being read at a time.
     fn ahead(&self) -> usize {
         let most = if self.is_shared { MAX_AHEAD_SHARED } else { MAX_AHEAD };
@@ -435,32 +450,33 @@ impl ReadAheadFile {
     }
 
     /// Whether neither this agent nor another one needs the file for the moment.
-    fn is_unused(&self) -> bool {
+    fn is_unused(&self, now: Instant) -> bool {
         let is_held = matches!(&self.access, Access::Open(file) if Arc::strong_count(file) > 1);
-        self.under_way == 0 && !is_held && !self.is_lent()
+        self.under_way == 0 && !is_held && !self.is_lent(now)
     }
 
-    fn is_lent(&self) -> bool {
-        let is_over = self.closed.is_some_and(|closed| closed.elapsed() > MAX_LENDING);
-        !is_over && self.lent.is_some_and(|lent| lent.elapsed() < LENDING)
+    fn is_lent(&self, now: Instant) -> bool {
+        let is_over = self.closed.is_some_and(|closed| now - closed > MAX_LENDING);
+        !is_over && self.lent.is_some_and(|lent| now - lent < LENDING)
     }
 
     /// Whether the page cache has these bytes, as far as the kernel tells.
     fn has_cached(&self, bytes: &Range<u64>) -> bool {
         let Access::Open(file) = &self.access else { return false };
-        eyas_board::is_cached(file.as_fd(), bytes).unwrap_or(false)
+        file.is_cached(bytes).unwrap_or(false)
     }
 
-    fn may_share(&self) -> bool {
+    fn may_share(&self, now: Instant) -> bool {
         match self.sharing {
             Sharing::Open => true,
-            Sharing::Paused(since) => since.elapsed() > SHARING_PAUSE,
+            Sharing::Paused(since) => now - since > SHARING_PAUSE,
             Sharing::Impossible => false,
         }
     }
 
-    fn is_bypassed(&self) -> bool {
-        !self.readers.iter().any(|reader| is_alive(*reader))
+    /// Whether a program of this node that reads the file is alive.
+    fn is_read(&self, node: &impl AgentNode) -> bool {
+        self.readers.iter().any(|reader| node.is_alive(*reader))
     }
 
     fn refuse(&mut self, board: &Board) {
@@ -475,11 +491,6 @@ impl ReadAheadFile {
         entry.clear();
         ring(&entry.progress);
     }
-}
-
-/// Whether a process is alive. One that the agent cannot see counts as alive.
-fn is_alive(process: u32) -> bool {
-    Pid::from_raw(process as i32).is_none_or(|pid| test_kill_process(pid).is_ok())
 }
 
 /// Reports on the board that a window is coming, and asks to be told when a program enters it, or

@@ -15,6 +15,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::STATUS;
 use super::core::AgentMessage;
+use super::read_ahead::fetch::without_kernel_read_ahead;
 
 /// Time within which a program must send its message.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -24,7 +25,7 @@ pub(super) struct AgentSocket {
     pub listener: UnixListener,
     pub memory: OwnedFd,
     pub board: &'static Board,
-    pub news: Sender<AgentMessage>,
+    pub news: Sender<AgentMessage<File>>,
 }
 
 impl AgentSocket {
@@ -41,7 +42,7 @@ impl AgentSocket {
         }
     }
 
-    fn welcome(&self, program: UnixStream) -> std::io::Result<Option<AgentMessage>> {
+    fn welcome(&self, program: UnixStream) -> std::io::Result<Option<AgentMessage<File>>> {
         let peer = Peer::of(&program)?;
         if !peer.is_trusted() {
             return Ok(None);
@@ -108,5 +109,7 @@ fn open_again(file: OwnedFd) -> Option<File> {
     let again =
         rustix::fs::open(format!("/proc/self/fd/{}", file.as_raw_fd()), flags, Mode::empty())
             .ok()?;
-    Some(File::from(again)).filter(|again| again.metadata().is_ok_and(|found| found.is_file()))
+    let again = File::from(again);
+    let is_file = again.metadata().is_ok_and(|found| found.is_file());
+    is_file.then(|| without_kernel_read_ahead(again))
 }

@@ -28,22 +28,37 @@ const MAX_TOGETHER: usize = 1 << 10;
 const MIN_TIMER: Duration = Duration::from_micros(50);
 
 /// Input of the core.
-pub(super) enum CoordinatorMessage {
+pub(crate) enum CoordinatorMessage<O> {
     /// An agent, or a client that asks for the status, has connected.
-    Connected(ClientId, Outbox<ToAgent>, Role),
+    Connected(ClientId, O, Role),
     /// It has sent this message.
     Received(ClientId, ToCoordinator),
     /// It has disconnected.
     Disconnected(ClientId),
 }
 
+/// Where messages to one agent go. When it is dropped, the session is closed.
+pub(crate) trait AgentOutbox {
+    /// Sends messages. Returns false if the agent does not take them.
+    fn post(&self, messages: Vec<ToAgent>) -> bool;
+}
+
+impl AgentOutbox for Outbox<ToAgent> {
+    fn post(&self, messages: Vec<ToAgent>) -> bool {
+        Outbox::post(self, messages).is_ok()
+    }
+}
+
 /// State of the coordinator, owned by one task.
-pub(super) struct CoordinatorCore {
+pub(crate) struct CoordinatorCore<O> {
     rules: Rules,
     servers: Servers,
-    began: Instant,
+    /// The present time, in microseconds since the coordinator began.
+    now_us: u64,
+    /// When agents were last told that the coordinator is alive.
+    beaten_us: u64,
     storages: KnownStorages,
-    agents: HashMap<ClientId, Agent>,
+    agents: HashMap<ClientId, Agent<O>>,
     last_request: u64,
     /// For each waiting request, its agent and the agent's own number for it.
     requests: HashMap<RequestId, (ClientId, u64)>,
@@ -55,8 +70,8 @@ pub(super) struct CoordinatorCore {
 /// Agents of one user, which pass parts of files on to each other.
 type Group = [u8; 32];
 
-struct Agent {
-    outbox: Outbox<ToAgent>,
+struct Agent<O> {
+    outbox: O,
     role: Role,
     /// Its group, and its address for other agents.
     peers: Option<(Group, SocketAddr)>,
@@ -69,12 +84,28 @@ struct Agent {
     said: Vec<ToAgent>,
 }
 
-impl CoordinatorCore {
-    pub fn new(rules: Rules) -> CoordinatorCore {
+impl CoordinatorCore<Outbox<ToAgent>> {
+    /// Serves agents until no message can come any longer.
+    pub async fn run(mut self, mut told: mpsc::Receiver<CoordinatorMessage<Outbox<ToAgent>>>) {
+        let (began, mut together) = (Instant::now(), Vec::new());
+        let now_us = || u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        loop {
+            let patience = self.patience(now_us());
+            match timeout(patience, told.recv_many(&mut together, MAX_TOGETHER)).await {
+                Ok(0) => return,
+                Ok(_) | Err(_) => self.step(now_us(), together.drain(..)),
+            }
+        }
+    }
+}
+
+impl<O: AgentOutbox> CoordinatorCore<O> {
+    pub fn new(rules: Rules) -> Self {
         CoordinatorCore {
             rules,
             servers: Servers::new(),
-            began: Instant::now(),
+            now_us: 0,
+            beaten_us: 0,
             storages: KnownStorages::default(),
             agents: HashMap::new(),
             last_request: 0,
@@ -84,30 +115,35 @@ impl CoordinatorCore {
         }
     }
 
-    pub async fn run(mut self, mut told: mpsc::Receiver<CoordinatorMessage>) {
-        let mut together = Vec::new();
-        let mut beaten = Instant::now();
-        loop {
-            let patience = match self.servers.next_timeout() {
-                Some(at_us) => Duration::from_micros(at_us.saturating_sub(self.now_us()))
-                    .max(MIN_TIMER)
-                    .min(HEARTBEAT),
-                None => HEARTBEAT,
-            };
-            match timeout(patience, told.recv_many(&mut together, MAX_TOGETHER)).await {
-                Ok(0) => return,
-                Ok(_) => together.drain(..).for_each(|what| self.hear(what)),
-                Err(_) => self.handle(Event::Tick),
+    /// Time after which there is something to do, also if no message comes.
+    pub fn patience(&self, now_us: u64) -> Duration {
+        match self.servers.next_timeout() {
+            Some(at_us) => {
+                Duration::from_micros(at_us.saturating_sub(now_us)).clamp(MIN_TIMER, HEARTBEAT)
             }
-            if beaten.elapsed() >= HEARTBEAT {
-                beaten = Instant::now();
-                self.agents.values_mut().for_each(|agent| agent.said.push(ToAgent::Alive));
-            }
-            self.carry_out();
+            None => HEARTBEAT,
         }
     }
 
-    fn hear(&mut self, what: CoordinatorMessage) {
+    /// Handles these messages, or what is due now if there are none, and answers.
+    pub fn step(
+        &mut self,
+        now_us: u64,
+        messages: impl ExactSizeIterator<Item = CoordinatorMessage<O>>,
+    ) {
+        self.now_us = now_us;
+        match messages.len() {
+            0 => self.handle(Event::Tick),
+            _ => messages.for_each(|message| self.hear(message)),
+        }
+        if now_us - self.beaten_us >= HEARTBEAT.as_micros() as u64 {
+            self.beaten_us = now_us;
+            self.agents.values_mut().for_each(|agent| agent.said.push(ToAgent::Alive));
+        }
+        self.carry_out();
+    }
+
+    fn hear(&mut self, what: CoordinatorMessage<O>) {
         match what {
             CoordinatorMessage::Connected(client, outbox, role) => {
                 let agent = Agent {
@@ -224,7 +260,7 @@ impl CoordinatorCore {
     ) {
         let Some(agent) = self.agents.get(&client) else { return };
         let Some((group, _)) = agent.peers else { return self.ask(client, wanted, layout) };
-        let now_us = self.now_us();
+        let now_us = self.now_us;
         let mut requests = Vec::new();
         for wanted in wanted {
             let Some((name, request)) = self.request(client, &wanted) else { continue };
@@ -333,7 +369,7 @@ impl CoordinatorCore {
         let mut deaf = Vec::new();
         for (client, agent) in &mut self.agents {
             let said = std::mem::take(&mut agent.said);
-            if !said.is_empty() && agent.outbox.post(said).is_err() {
+            if !said.is_empty() && !agent.outbox.post(said) {
                 deaf.push(*client);
             }
         }
@@ -395,12 +431,18 @@ impl CoordinatorCore {
         self.storages.iter().filter_map(config).flatten().collect()
     }
 
-    fn handle(&mut self, event: Event) {
-        let now_us = self.now_us();
-        self.servers.handle(now_us, event, &mut self.effects);
+    /// # Panics
+    /// If anything waits or is granted, though no program runs.
+    #[cfg(test)]
+    pub fn assert_at_rest(&self) {
+        let waiting: Vec<_> = self.agents.values().map(|agent| agent.waiting.len()).collect();
+        assert!(self.requests.is_empty() && waiting.iter().all(|count| *count == 0));
+        for (name, stats) in self.status().storages {
+            assert_eq!((stats.queued, stats.outstanding), (0, 0), "requests at {name}");
+        }
     }
 
-    fn now_us(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    fn handle(&mut self, event: Event) {
+        self.servers.handle(self.now_us, event, &mut self.effects);
     }
 }

@@ -56,7 +56,9 @@ enum Compression {
         pixel_bytes: usize,
     },
     Plio,
-    Hcompress,
+    Hcompress {
+        smooth: bool,
+    },
 }
 
 /// What the stored numbers mean.
@@ -242,7 +244,9 @@ impl TileTable {
                 rice::decode(bytes, count, block, pixel_bytes)
             }
             Compression::Plio => plio::decode(bytes, count),
-            Compression::Hcompress => hcompress::decode(bytes, columns.len(), rows.len()),
+            Compression::Hcompress { smooth } => {
+                hcompress::decode(bytes, columns.len(), rows.len(), smooth)
+            }
             _ => unpacked(compression, bytes, count).and_then(|bytes| integers(&bytes, count)),
         };
         let stored = stored.ok_or_else(damaged)?;
@@ -346,12 +350,7 @@ impl Compression {
                 Compression::Rice { block: block as usize, pixel_bytes: bytes as usize }
             }
             "PLIO_1" => Compression::Plio,
-            "HCOMPRESS_1" if parameter("SMOOTH", 0)? != 0 => {
-                return Err(trouble(
-                    "HCOMPRESS_1 with SMOOTH changes pixels: unpack it with funpack",
-                ));
-            }
-            "HCOMPRESS_1" => Compression::Hcompress,
+            "HCOMPRESS_1" => Compression::Hcompress { smooth: parameter("SMOOTH", 0)? != 0 },
             other => {
                 let known = "GZIP_1, GZIP_2, RICE_1, PLIO_1 and HCOMPRESS_1 are read";
                 return Err(trouble(format!("ZCMPTYPE is '{other}'; {known}")));

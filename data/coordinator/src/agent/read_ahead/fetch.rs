@@ -22,7 +22,7 @@ const ADVICE_BYTES: u64 = 128 << 10;
 const FIRST_BYTES: u64 = 64 << 10;
 
 /// Result of reading a window.
-pub(in crate::agent) struct WindowRead {
+pub(crate) struct WindowRead {
     /// Bytes that could be read.
     pub bytes: u64,
     /// Bytes and duration of the first call, unless its bytes were in memory.
@@ -31,7 +31,7 @@ pub(in crate::agent) struct WindowRead {
 
 /// A file whose windows are to be read. The kernel reads nothing that is not asked for: what
 /// follows a window may be another node's turn, and to read it here costs the storage a seek.
-pub(in crate::agent) fn without_kernel_read_ahead(file: File) -> File {
+pub(crate) fn without_kernel_read_ahead(file: File) -> File {
     // Where the file system has no such advice, some bytes are read twice.
     let _ = fadvise(&file, 0, None, Advice::Random);
     file
@@ -39,7 +39,7 @@ pub(in crate::agent) fn without_kernel_read_ahead(file: File) -> File {
 
 /// Reads a window. Errors are left for the programs to find. The windows that follow it in the same
 /// turn end at `turn_end`. `is_timed`: whether the duration of the first call is wanted.
-pub(in crate::agent) fn fetch(
+pub(crate) fn fetch(
     file: &File,
     window: &Range<u64>,
     turn_end: u64,

@@ -13,7 +13,8 @@ const MAGIC: [u8; 2] = [0xdd, 0x99];
 const MAX_PLANES: u8 = 62;
 
 /// The pixels of a tile of `columns` times `rows`; none if it is damaged.
-pub(super) fn decode(bytes: &[u8], columns: usize, rows: usize) -> Option<Vec<i64>> {
+/// With `smooth`, differences that were rounded away follow from the neighbours.
+pub(super) fn decode(bytes: &[u8], columns: usize, rows: usize, smooth: bool) -> Option<Vec<i64>> {
     let (head, body) = bytes.split_at_checked(25)?;
     let number = |at: usize| Some(i32::from_be_bytes(head[at..at + 4].try_into().ok()?));
     let size = [number(2)?, number(6)?].map(usize::try_from);
@@ -32,7 +33,7 @@ pub(super) fn decode(bytes: &[u8], columns: usize, rows: usize) -> Option<Vec<i6
     if scale > 1 {
         transform.numbers.iter_mut().for_each(|number| *number = number.wrapping_mul(scale));
     }
-    transform.invert();
+    transform.invert(if smooth { scale >> 1 } else { 0 });
     Some(transform.numbers)
 }
 
@@ -111,8 +112,9 @@ impl Transform {
         Some(())
     }
 
-    /// The inverse transform, from the sum of all pixels to the pixels.
-    fn invert(&mut self) {
+    /// The inverse transform, from the sum of all pixels to the pixels. Smoothing changes a
+    /// difference by `most` at most: so much may have been rounded away.
+    fn invert(&mut self, most: i64) {
         let whole = Quadrant { first: 0, rows: self.rows, columns: self.columns };
         let doublings = whole.doublings();
         if doublings == 0 {
@@ -129,6 +131,10 @@ impl Transform {
             for column in 0..columns {
                 self.interleave(column, self.columns, rows);
             }
+            if most > 0 {
+                self.smooth_slopes(rows, columns, most);
+                self.smooth_curvatures(rows, columns, most);
+            }
             rounding.is_last = step == 0;
             self.add_and_subtract(rows, columns, rounding);
             rounding.bit = rounding.bit.saturating_sub(1);
@@ -142,6 +148,76 @@ impl Transform {
         for (at, number) in line.into_iter().enumerate() {
             let to = if at < half { 2 * at } else { 2 * (at - half) + 1 };
             self.numbers[first + to * step] = number;
+        }
+    }
+
+    /// Differences along rows and columns become those that the sums beside them suggest.
+    fn smooth_slopes(&mut self, rows: usize, columns: usize, most: i64) {
+        let width = self.columns;
+        let inner = |edge: usize| (2..edge.saturating_sub(2)).step_by(2);
+        for row in inner(rows) {
+            for column in (0..columns).step_by(2) {
+                self.smooth_slope(row * width + column, 2 * width, width, most);
+            }
+        }
+        for row in (0..rows).step_by(2) {
+            for column in inner(columns) {
+                self.smooth_slope(row * width + column, 2, 1, most);
+            }
+        }
+    }
+
+    /// The difference at `step` after `here`, by the sums at `apart` before and after.
+    fn smooth_slope(&mut self, here: usize, apart: usize, step: usize, most: i64) {
+        let [before, own, after] =
+            [here - apart, here, here + apart].map(|place| self.numbers[place]);
+        let (up, down) = (after.wrapping_sub(own), own.wrapping_sub(before));
+        // The slope stays between the sums: where they have a peak it does not change.
+        let high = up.min(down).max(0).wrapping_shl(2);
+        let low = up.max(down).min(0).wrapping_shl(2);
+        if low < high {
+            let wanted = after.wrapping_sub(before).min(high).max(low);
+            let there = here + step;
+            self.numbers[there] = nearer(self.numbers[there], wanted, 3, most);
+        }
+    }
+
+    /// The same for differences across, by the sums at the corners.
+    fn smooth_curvatures(&mut self, rows: usize, columns: usize, most: i64) {
+        let width = self.columns;
+        for row in (2..rows.saturating_sub(2)).step_by(2) {
+            for column in (2..columns.saturating_sub(2)).step_by(2) {
+                let here = row * width + column;
+                let at = |place: usize| self.numbers[place];
+                let own = at(here);
+                let corner = |row: usize, column: usize| at(row * width + column);
+                let (below_left, above_left) =
+                    (corner(row - 2, column - 2), corner(row + 2, column - 2));
+                let (below_right, above_right) =
+                    (corner(row - 2, column + 2), corner(row + 2, column + 2));
+                let (x, y) = (at(here + width).wrapping_shl(1), at(here + 1).wrapping_shl(1));
+                let differences = [
+                    (above_right.wrapping_sub(own), x.wrapping_neg().wrapping_sub(y)),
+                    (own.wrapping_sub(above_left), x.wrapping_sub(y)),
+                    (own.wrapping_sub(below_right), y.wrapping_sub(x)),
+                    (below_left.wrapping_sub(own), x.wrapping_add(y)),
+                ];
+                let bound = |limit: fn(i64) -> i64| {
+                    differences.map(|(difference, slope)| limit(difference).wrapping_add(slope))
+                };
+                let high = bound(|number| number.max(0)).into_iter().min().unwrap_or(0);
+                let low = bound(|number| number.min(0)).into_iter().max().unwrap_or(0);
+                let (high, low) = (high.wrapping_shl(4), low.wrapping_shl(4));
+                if low < high {
+                    let wanted = above_right
+                        .wrapping_add(below_left)
+                        .wrapping_sub(below_right)
+                        .wrapping_sub(above_left);
+                    let wanted = wanted.min(high).max(low);
+                    let cross = here + width + 1;
+                    self.numbers[cross] = nearer(self.numbers[cross], wanted, 6, most);
+                }
+            }
         }
     }
 
@@ -201,6 +277,12 @@ impl Transform {
         self.numbers[there] = sum.wrapping_add(difference) >> rounding.shift();
         self.numbers[here] = sum.wrapping_sub(difference) >> rounding.shift();
     }
+}
+
+/// A number that has gone towards `wanted / 2^bits`, by `most` at most.
+fn nearer(number: i64, wanted: i64, bits: u32, most: i64) -> i64 {
+    let change = wanted.wrapping_sub(number.wrapping_shl(bits)) / (1 << bits);
+    number.wrapping_add(change.min(most).max(-most))
 }
 
 /// The length of an edge, halved `steps` times and rounded up.
