@@ -1,0 +1,68 @@
+//! Files that appear whole: written beside their place, synced, and renamed.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Makes a folder that only this user can enter, with the folders above it.
+pub fn make_private_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Writes a file that only this user can read. It is on disk when the call returns.
+pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write(path, bytes, 0o600)
+}
+
+/// Writes files that belong together. All are on disk when the call returns; to sync them after the
+/// last one is written takes little longer than to sync one.
+pub fn write_all_shared(folder: &Path, files: &[(&str, String)]) -> io::Result<()> {
+    for (name, text) in files {
+        fs::write(folder.join(name), text)?;
+    }
+    files.iter().try_for_each(|(name, _)| File::open(folder.join(name))?.sync_all())?;
+    File::open(folder)?.sync_all()
+}
+
+/// Writes a file that the nodes of the cluster can read.
+pub fn write_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write(path, bytes, 0o644)
+}
+
+fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let mut beside = name.to_os_string();
+    beside.push(".new");
+    let beside = folder.join(beside);
+    // What a crash has left there may have another mode.
+    let _ = fs::remove_file(&beside);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn files_are_replaced_whole_and_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        make_private_folder(path.parent().unwrap()).unwrap();
+        fs::write(path.with_file_name("b.new"), "left by a crash").unwrap();
+        write_private(&path, b"one").unwrap();
+        write_private(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let folder = fs::metadata(path.parent().unwrap()).unwrap();
+        assert_eq!(folder.permissions().mode() & 0o777, 0o700);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+}
