@@ -24,7 +24,7 @@ fi
 place=$(mktemp -d)
 export EYAS_HOME=$place/home
 end() {
-    [ -z "${web:-}" ] || kill "$web" 2>/dev/null || true
+    [ -z "${web:-}" ] || { kill "$web"; wait "$web"; } 2>/dev/null || true
     "$eyas" stop --cluster judged >/dev/null 2>&1 || true
     rm -rf "$place"
 }

@@ -26,11 +26,11 @@ from slow_disk import PROJECT, SlowDisk, SlowDiskError, check_needs, isolated
 
 NODES = 4
 IS_QUICK = "--quick" in sys.argv
-# Files that have not changed for as long are passed on.
+# Agents pass on parts of files that have not changed for two seconds.
 SETTLED_S = 3
 FSX = "0.3.2"
 DEADLINE_S = 300
-# How often the disk may send the files. It does as often as there are nodes if none takes parts.
+# The disk sends each file once for each node if no node takes parts from another.
 MOST_SENT = 3.2
 
 CDL = """netcdf data {{
@@ -115,7 +115,7 @@ def fill(source: Path) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """The files in a folder, but for those of git's and what tells their times."""
+    """The files in a folder, without those in `.git`, which have times."""
     files = (path for path in folder.rglob("*") if path.is_file() and ".git" not in path.parts)
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
@@ -224,5 +224,6 @@ if __name__ == "__main__":
     try:
         check_needs()
     except SlowDiskError as error:
-        sys.exit(0 if not skip(str(error)) else 1)
+        skip(str(error))
+        sys.exit(0)
     sys.exit(isolated(judge))

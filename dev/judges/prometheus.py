@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The metrics of `eyas web`, its alert rules and its dashboard, with a real Prometheus.
 
-`promtool` checks the metrics and the rules. A Prometheus scrapes a cluster that runs tasks, in the
+`promtool` checks the metrics and the rules, and that each rule fires when it has to
+(`prometheus_rules.yaml`). A Prometheus scrapes a cluster that runs tasks, in the
 format that it prefers, and answers the query of each rule and of each panel. When the dispatcher is
 killed, the alert of it fires.
 
@@ -139,9 +140,11 @@ def judge(folder: Path, stack: contextlib.ExitStack) -> None:
     (folder / "token").write_text(token)
     rules = get(f"http://{target}/monitoring/alerts.yaml", token)
     dashboard = get(f"http://{target}/monitoring/dashboard.json", token)
-    # The times of the rules are those of people.
     (folder / "alerts.yaml").write_text(rules)
     promtool(["check", "rules", str(folder / "alerts.yaml")])
+    shutil.copy(PROJECT / "dev/judges/prometheus_rules.yaml", folder / "tests.yaml")
+    promtool(["test", "rules", str(folder / "tests.yaml")])
+    # Prometheus waits minutes before a rule fires; here a second is enough.
     (folder / "rules.yaml").write_text(re.sub(r"for: \d+m", "for: 1s", rules))
     (folder / "input").write_text("content\n" * 1000)
     script = "cat input >&2; sleep 0.05; exit $(({} % 10 == 0))"
@@ -158,9 +161,16 @@ def judge(folder: Path, stack: contextlib.ExitStack) -> None:
     words = ["prometheus", f"--config.file={folder / 'prometheus.yml'}"]
     words += [f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address={address}"]
     with (folder / "prometheus.log").open("w") as log:
-        stack.enter_context(running(words, stderr=log, stdout=log))
+        process = stack.enter_context(running(words, stderr=log, stdout=log))
     prometheus = Prometheus(address)
-    wait_until("Prometheus has scraped", lambda: prometheus.values("eyas_dispatcher_up == 1"))
+    log = folder / "prometheus.log"
+
+    def has_scraped() -> bool:
+        if process.poll() is not None:
+            raise JudgedError(f"Prometheus has ended: {log.read_text()[-2000:]}")
+        return bool(prometheus.values("eyas_dispatcher_up == 1"))
+
+    wait_until("Prometheus has scraped", has_scraped)
     wait_until("tasks have ended", lambda: prometheus.values("eyas_tasks_ended_total >= 180"))
     wait_until("rates are known", lambda: prometheus.values("rate(eyas_inputs_total[10s]) > 0"))
     for name, query in queries_of_rules(prometheus).items():
@@ -190,7 +200,8 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     finally:
-        shutil.rmtree(folder)
+        # The executors of the killed dispatcher end a little later.
+        shutil.rmtree(folder, ignore_errors=True)
     return 0
 
 

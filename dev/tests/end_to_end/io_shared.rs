@@ -116,21 +116,6 @@ fn a_file_that_three_nodes_read_crosses_the_storage_once() {
     assert!((1.0..2.6).contains(&sent), "the disk has sent the file {sent} times");
 }
 
-#[test]
-fn a_program_takes_parts_from_a_node_whose_program_has_just_ended() {
-    let Some(shared) = Shared::new(24, 2, &SLOW) else { return };
-    for node in ["n0", "n1"] {
-        shared.order.run(node, &["--", "true"]).exits(0);
-    }
-    wait_until("the agents know the coordinator", || shared.order.status()["agents"] == 2);
-    for node in 0..2 {
-        ends_well(vec![shared.python(node, WHOLE, &[]).spawn().unwrap()]);
-    }
-    let sent = shared.times_sent();
-    // 2 if the first agent closes the file with its program.
-    assert!((1.0..1.8).contains(&sent), "the disk has sent the file {sent} times");
-}
-
 /// Reads the whole file in pieces of 3 MiB, and checks every word.
 const LARGE: &str = "
 import array, os, sys

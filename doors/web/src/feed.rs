@@ -11,6 +11,8 @@ use tokio::sync::watch;
 
 /// Events that are remembered; the oldest are forgotten.
 const MAX_EVENTS: usize = 4096;
+/// Kind of the event that an executor was lost.
+const EXECUTOR_LOST: &str = "executor-lost";
 /// Most events that a reader takes at once.
 const MAX_TAKEN: usize = 256;
 
@@ -55,6 +57,8 @@ pub(crate) struct EventFeed {
 #[derive(Default)]
 struct EventRing {
     events: VecDeque<EventView>,
+    /// Executors that were lost, as far as events told.
+    lost_executors: u64,
     position: Option<EventPosition>,
 }
 
@@ -75,6 +79,8 @@ impl EventFeed {
         if part.is_gap || !is_same {
             ring.events.clear();
         }
+        let lost = part.events.iter().filter(|event| event.kind == EXECUTOR_LOST);
+        ring.lost_executors += lost.count() as u64;
         ring.events.extend(part.events);
         let surplus = ring.events.len().saturating_sub(MAX_EVENTS);
         ring.events.drain(..surplus);
@@ -110,6 +116,11 @@ impl EventFeed {
     /// The position behind the last event.
     pub fn newest(&self) -> Option<FeedPosition> {
         self.ring().position.map(FeedPosition)
+    }
+
+    /// Executors that were lost, as far as events told.
+    pub fn lost_executors(&self) -> u64 {
+        self.ring().lost_executors
     }
 
     /// Tells of changes.

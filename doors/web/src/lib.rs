@@ -22,7 +22,7 @@
 //! | `timeline`, `timeline_picture`, `time_axis` | tasks on slots of executors; a picture of them |
 //! | `job_timelines`, `freshness` | both read from the dispatcher, and for how long that is shown |
 //! | `answer`, `api_error`, `asked` | JSON, errors, and parameters of requests |
-//! | `metrics`, `executor_totals` | the state in OpenMetrics; counters that never fall |
+//! | `metrics`, `rising_counters` | the state in OpenMetrics; counters that never fall |
 //! | `openapi`, `page` | the document of the API; the files of the page and for monitoring |
 
 #![forbid(unsafe_code)]
@@ -34,7 +34,6 @@ mod asked;
 mod attempts;
 mod cluster;
 mod dispatcher;
-mod executor_totals;
 mod feed;
 mod follow;
 mod freshness;
@@ -47,6 +46,7 @@ mod metrics;
 mod openapi;
 mod page;
 mod push;
+mod rising_counters;
 mod routes;
 mod serve;
 mod shared;

@@ -16,8 +16,8 @@ use eyas_client::view::pool::PoolView;
 
 use crate::answer::Answered;
 use crate::cluster::ClusterSummary;
-use crate::executor_totals::ExecutorSums;
-use crate::shared::Shared;
+use crate::jobs;
+use crate::shared::{EXECUTOR_COUNTS, Shared};
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
 const OPEN_METRICS_KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -135,22 +135,34 @@ fn silent_us(executors: &[ExecutorView]) -> u64 {
     executors.iter().map(|executor| executor.silent_us).max().unwrap_or(0)
 }
 
-/// Counters of what executors have done, since this process began to look.
-fn of_executors(sums: &ExecutorSums) -> Vec<MetricFamily<'static>> {
-    let ExecutorSums { ended, reads } = sums;
-    let files = (reads.files.count, reads.files.bytes());
-    let sources = [
-        ("own_store", reads.local.count, reads.local.bytes),
-        ("other_nodes", reads.peer.count, reads.peer.bytes),
-        ("persistent_storage", reads.persistent.count, reads.persistent.bytes),
-        ("cluster_files", files.0, files.1),
-    ];
-    let inputs = sources.map(|(source, count, _)| (source, count));
-    let bytes = sources.map(|(source, _, bytes)| (source, bytes));
+/// What an executor has counted: see [`of_executors`].
+fn counts(executor: &ExecutorView) -> [u64; EXECUTOR_COUNTS] {
+    let reads = &executor.reads;
+    [
+        executor.ended,
+        reads.local.count,
+        reads.local.bytes,
+        reads.peer.count,
+        reads.peer.bytes,
+        reads.persistent.count,
+        reads.persistent.bytes,
+        reads.files.count,
+        reads.files.bytes(),
+    ]
+}
+
+/// Counters of what executors have done, since this process was first asked for metrics.
+fn of_executors(counts: [u64; EXECUTOR_COUNTS]) -> Vec<MetricFamily<'static>> {
+    let [ended, own, own_bytes, nodes, nodes_bytes, storage, storage_bytes, files, files_bytes] =
+        counts;
+    let sources = ["own_store", "other_nodes", "persistent_storage", "cluster_files"];
+    let of_sources = |counts: [u64; 4]| sources.into_iter().zip(counts).collect::<Vec<_>>();
+    let inputs = of_sources([own, nodes, storage, files]);
+    let bytes = of_sources([own_bytes, nodes_bytes, storage_bytes, files_bytes]);
     let read = "Inputs that tasks have read, by source.";
     let read_bytes = "Bytes of inputs that tasks have read, by source.";
     vec![
-        counter(gauge("eyas_tasks_ended", "Tasks that have ended on executors.", *ended)),
+        counter(gauge("eyas_tasks_ended", "Tasks that have ended on executors.", ended)),
         counter(by("source", "eyas_inputs", read, &inputs)),
         counter(by("source", "eyas_input_bytes", read_bytes, &bytes)),
     ]
@@ -189,8 +201,8 @@ fn of_pools(pools: &[PoolView]) -> Vec<MetricFamily<'static>> {
             all(|pool| pool.waiting as f64),
         ),
         family(
-            "eyas_pool_paused",
-            "Whether a pool requests no nodes for now.",
+            "eyas_pool_inactive",
+            "Whether a pool requests no nodes: it is paused, capped or closing.",
             all(|pool| f64::from(u8::from(pool.state != "active"))),
         ),
         counter(family(
@@ -207,7 +219,14 @@ async fn read(shared: &Shared) -> Option<Vec<MetricFamily<'static>>> {
     let (summary, executors) = ClusterSummary::read(shared).await.ok()?;
     let pools = shared.dispatcher.look(FromClient::Pools(PoolsRequest::Show { name: None })).await;
     let mut families = of_cluster(&summary, &executors);
-    families.extend(of_executors(&shared.totals.note(&executors)));
+    let executor_counts = executors.iter().map(|executor| (executor.executor, counts(executor)));
+    families.extend(of_executors(shared.executor_counters.look(executor_counts)));
+    let failed = jobs::all(shared).await.ok()?;
+    let failed = failed.iter().map(|job| (job.job, [job.tasks.failed]));
+    let [failed] = shared.failed_tasks.look(failed);
+    families.push(counter(gauge("eyas_tasks_failed", "Tasks that have failed.", failed)));
+    let lost = shared.feed.lost_executors();
+    families.push(counter(gauge("eyas_executors_lost", "Executors that were lost.", lost)));
     // A dispatcher without pools says so.
     if let Ok(answer) = pools
         && let ToClient::Pools(pools) = &*answer

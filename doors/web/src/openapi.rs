@@ -59,7 +59,7 @@ pub(crate) struct ApiDocument<'a> {
 
 /// The schema of a type: `[T]` is a list, `T?` may be null, `a|b` are words, and what begins with a
 /// capital letter is defined in the document. `job` is the number of a job, `index` that of a task,
-/// `time` a time of a job, and `object` names an object.
+/// `count` a number of entries, `time` a time of a job, and `object` names an object.
 fn schema(kind: &str) -> Value {
     if let Some(kind) = kind.strip_suffix('?') {
         return json!({ "anyOf": [schema(kind), { "type": "null" }] });
@@ -72,7 +72,7 @@ fn schema(kind: &str) -> Value {
     }
     match kind {
         "job" => json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX }),
-        "index" => json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX }),
+        "index" | "count" => json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX }),
         "time" => json!({ "type": "integer", "minimum": 0, "maximum": MAX_EXACT }),
         "object" => json!({ "type": "string", "pattern": "^[0-9a-fA-F]{32}$|://" }),
         _ if kind.starts_with(char::is_uppercase) => {

@@ -32,8 +32,8 @@ const fn parameter(
     ApiParameter { name, schema, description }
 }
 
-const LIMIT: ApiParameter = parameter("limit", "index", "Most entries of the page.");
-const CURSOR: ApiParameter = parameter("cursor", "index", "`next` of the page before.");
+const LIMIT: ApiParameter = parameter("limit", "count", "Most entries of the page.");
+const CURSOR: ApiParameter = parameter("cursor", "count", "`next` of the page before.");
 const AFTER: ApiParameter = parameter(
     "after",
     "string",

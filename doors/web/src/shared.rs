@@ -5,19 +5,23 @@ use std::sync::atomic::AtomicU64;
 
 use eyas_client::Cluster;
 use eyas_client::messages::{FromClient, ToClient};
+use eyas_client::types::{ExecutorId, JobId};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::address::BasePath;
 use crate::api_error::ApiError;
 use crate::dispatcher::SharedDispatcher;
-use crate::executor_totals::ExecutorTotals;
 use crate::feed::EventFeed;
 use crate::job_timelines::JobTimelines;
 use crate::live::LiveView;
+use crate::rising_counters::RisingCounters;
 use crate::task_index::TaskIndexes;
 
 /// Streams of events at the same time; a further one is refused.
 const MAX_STREAMS: usize = 1024;
+
+/// Counts of an executor: of tasks that ended, and of inputs and their bytes from each source.
+pub(crate) const EXECUTOR_COUNTS: usize = 9;
 
 /// The state of the process.
 pub(crate) struct Shared {
@@ -32,8 +36,10 @@ pub(crate) struct Shared {
     pub timelines: JobTimelines,
     /// Permits for streams.
     pub streams: Arc<Semaphore>,
-    /// Sums over executors, for the metrics.
-    pub totals: ExecutorTotals,
+    /// What executors have done, for the metrics.
+    pub executor_counters: RisingCounters<ExecutorId, EXECUTOR_COUNTS>,
+    /// Failed tasks of jobs, for the metrics.
+    pub failed_tasks: RisingCounters<JobId, 1>,
     /// Requests that were answered, for the metrics.
     pub requests: AtomicU64,
 }
@@ -49,7 +55,8 @@ impl Shared {
             indexes: TaskIndexes::new(),
             timelines: JobTimelines::new(),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
-            totals: ExecutorTotals::default(),
+            executor_counters: RisingCounters::new(),
+            failed_tasks: RisingCounters::new(),
             requests: AtomicU64::new(0),
         }
     }

@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::agent_node::{AgentNode, PartJob, WindowJob};
 use super::core::AgentMessage;
-use super::peers::AgentPeers;
+use super::peers::{AgentPeers, NoPart};
 use super::read_ahead::fetch::fetch;
 use crate::node::{NodeFacts, ThisNode};
 
@@ -69,13 +69,16 @@ impl AgentNode for OwnNode {
     }
 
     fn take(&self, job: PartJob<File>) {
-        let Some(peers) = &self.peers else { return };
         let PartJob { from, wanted, file, key, window } = job;
         let (outbox, bell) = (self.outbox.clone(), &self.board.agent.bell);
-        peers.take(from, wanted, file, move |part| {
+        let done = move |part| {
             // The agent may have ended.
             let _ = outbox.send(AgentMessage::PartTaken { key, window, part });
             ring(bell);
-        });
+        };
+        match &self.peers {
+            Some(peers) => peers.take(from, wanted, file, done),
+            None => done(Err(NoPart::Missing)),
+        }
     }
 }

@@ -54,7 +54,7 @@ pub(crate) type PartQuestion<F> = (PartWanted, oneshot::Sender<Option<OpenPart<F
 
 /// The other agents of the user.
 #[derive(Clone)]
-pub(crate) struct AgentPeers(Arc<AgentPeersInner>);
+pub(super) struct AgentPeers(Arc<AgentPeersInner>);
 
 struct AgentPeersInner {
     access: Access,

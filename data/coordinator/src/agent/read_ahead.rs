@@ -24,9 +24,8 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Time within which a program has to send its open file.
 const OPENING: Duration = Duration::from_millis(500);
 
-/// A file of which parts may be passed on stays open for this time after the programs of this node
-/// have closed it, or another node has last wanted a part of it: the programs of other nodes may be
-/// behind.
+/// A file stays open for this time after another node has wanted a part of it, also if the programs
+/// of this node have closed it: they may be ahead of those of the other nodes.
 const LENDING: Duration = Duration::from_secs(1);
 /// A file stays open for at most this time after the programs of this node have closed it.
 const MAX_LENDING: Duration = Duration::from_secs(10);
@@ -71,7 +70,7 @@ pub(super) struct ReadAheadFile<F> {
     is_divided: bool,
     /// Whether this agent has taken parts from another one, or has given some.
     is_shared: bool,
-    /// When another agent last wanted a part, or may have begun to want parts.
+    /// When another agent last wanted a part.
     lent: Option<Instant>,
     /// When the programs of this node closed the file, unless they have it open again.
     closed: Option<Instant>,
@@ -260,16 +259,9 @@ impl<N: AgentNode> ReadAheadFiles<N> {
     }
 
     /// The last program is about to close a file. The agent closes it, too, when no window is being
-    /// read, for itself or for another agent. Other agents may want parts of it for a while: their
-    /// programs have begun a little later.
+    /// read, for itself or for another agent.
     pub fn close(&mut self, key: FileKey) {
         let now = self.node.now();
-        if let Some(file) = self.files.get_mut(&key)
-            && file.is_divided
-            && matches!(file.access, Access::Open(_))
-        {
-            file.lent = Some(now);
-        }
         match self.files.get_mut(&key) {
             Some(file) if file.is_unused(now) => self.forget(key),
             Some(file) if file.is_lent(now) => {

@@ -149,14 +149,14 @@ fn four_nodes_read_a_file_once() {
         let pieces = 16 + Dice::new(seed).below(16);
         let mut deeds = sequential(pieces);
         deeds.push(Deed::Close);
-        let case = Case { spread_us: SECOND / 2, ..quiet(vec![deeds; 4], pieces, seed) };
-        (pieces, run(&case))
+        (pieces, run(&quiet(vec![deeds; 4], pieces, seed)))
     };
     let Some(outcomes) = try_seeds(SEEDS / 4, run) else { return };
     for (pieces, outcome) in outcomes {
         // Each node reads the first piece before it knows that the program goes on.
         assert_eq!(outcome.sent, pieces + 3, "{outcome:?}");
         assert_eq!(outcome.copied, 3 * (pieces - 1), "{outcome:?}");
+        assert!(outcome.longest_us < 3 * SECOND / 10, "a call has waited: {outcome:?}");
     }
 }
 
@@ -179,8 +179,9 @@ fn a_second_change_in_one_moment_is_seen() {
         run(&case)
     };
     let Some(outcomes) = try_seeds(SEEDS, run_seed) else { return };
-    let given: u64 = outcomes.iter().map(|outcome| outcome.given).sum();
-    assert!(given > outcomes.len() as u64, "parts were given after the changes");
+    let sum = |of: fn(&IoOutcome) -> u64| outcomes.iter().map(of).sum::<u64>();
+    assert!(sum(|of| of.given) > outcomes.len() as u64, "parts were given after the changes");
+    assert!(sum(|of| of.unseen) > 0, "no change was in the same moment");
 }
 
 #[test]

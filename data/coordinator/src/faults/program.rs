@@ -376,7 +376,9 @@ impl IoProgram {
                     if call.is_kept {
                         written.end = written.start + 1;
                     }
-                    written.for_each(|piece| at.storage.lock().write(file.inode, piece));
+                    written.for_each(|piece| {
+                        at.storage.lock().write_at(file.device, file.inode, piece);
+                    });
                 }
                 CallKind::DirectRead | CallKind::Hint | CallKind::Close => {}
             }
@@ -411,6 +413,11 @@ impl IoProgram {
     /// seconds; and nothing from before the file was opened.
     pub fn is_allowed(&self, at: &Surroundings, call: &ProgramCall, seen: &SeenPiece) -> bool {
         let Some(OpenFile { file, opened_us, .. }) = &self.open else { return true };
+        let written = at.storage.lock().written_at(file.device, file.inode, seen.piece);
+        // Numbers of writes grow, and 0 is the end of the file.
+        if seen.content != 0 && seen.content < written {
+            return false;
+        }
         let believed_us = call.began_us.saturating_sub(ATTRIBUTES_US).max(*opened_us);
         let times = believed_us..at.now_us;
         Some(seen.content) == seen.cached

@@ -33,6 +33,8 @@ pub struct SimulatedStorage {
     writes: u64,
     /// Pieces that the storage has sent.
     pub sent: u64,
+    /// Changes whose time is that of the change before, of a piece that a node had read in between.
+    pub unseen: u64,
 }
 
 /// A file. Its place among the files is its number, less [`FIRST_INODE`].
@@ -51,6 +53,8 @@ const FIRST_INODE: u64 = 100;
 struct Mount {
     attributes: BTreeMap<u64, Attributes>,
     pages: BTreeMap<(u64, u64), Content>,
+    /// The last content of each piece that programs of the node have written.
+    written: BTreeMap<(u64, u64), Content>,
 }
 
 #[derive(Clone, Copy)]
@@ -85,11 +89,43 @@ impl SimulatedStorage {
 
     /// Writes a piece of the file, unless the file ends before it.
     pub fn write(&mut self, inode: u64, piece: u64) {
-        if piece < self.file(inode).pieces {
-            self.writes += 1;
-            self.put(inode, piece, self.writes);
-            self.changed(inode);
+        if piece >= self.file(inode).pieces {
+            return;
         }
+        let before = self.file(inode).changed_ns;
+        let content = self.file(inode).history[piece as usize].last().map(|last| last.1);
+        self.writes += 1;
+        self.put(inode, piece, self.writes);
+        self.changed(inode);
+        let has_it = |mount: &Mount| mount.pages.get(&(inode, piece)).copied() == content;
+        if self.file(inode).changed_ns == before && self.mounts.values().any(has_it) {
+            self.unseen += 1;
+        }
+    }
+
+    /// A program writes a piece past the page cache of its node, which learns of it.
+    pub fn write_at(&mut self, device: u64, inode: u64, piece: u64) {
+        let before = self.file(inode).changes;
+        self.write(inode, piece);
+        let StoredFile { pieces, changes, changed_ns, .. } = *self.file(inode);
+        if changes == before {
+            return;
+        }
+        let (content, asked_us) = (self.writes, self.now_us);
+        let mount = self.mounts.entry(device).or_default();
+        if mount.attributes.get(&inode).is_some_and(|known| known.changes != before) {
+            // Others have changed the file, too.
+            mount.pages.retain(|(of, _), _| *of != inode);
+        }
+        mount.attributes.insert(inode, Attributes { pieces, changes, changed_ns, asked_us });
+        mount.pages.remove(&(inode, piece));
+        mount.written.insert((inode, piece), content);
+    }
+
+    /// The last content that programs of the node have written to a piece.
+    pub fn written_at(&self, device: u64, inode: u64, piece: u64) -> Content {
+        let written = self.mounts.get(&device).and_then(|it| it.written.get(&(inode, piece)));
+        written.copied().unwrap_or(0)
     }
 
     /// Makes the file longer or shorter.

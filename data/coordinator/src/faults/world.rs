@@ -90,12 +90,13 @@ pub enum Fault {
 /// Counts of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IoOutcome {
-    /// Pieces that programs have read, those from the board, and those of a file that was changed
-    /// meanwhile.
+    /// Pieces that programs have read, and those from the board.
     pub read: u64,
     pub copied: u64,
     /// Pieces that the storage has sent.
     pub sent: u64,
+    /// Changes that the times of a file do not tell, of pieces that a node had read before.
+    pub unseen: u64,
     /// Parts that agents wanted from each other, and those that came.
     pub wanted: u64,
     pub given: u64,
@@ -326,7 +327,7 @@ impl<'a> IoWorld<'a> {
         }
     }
 
-    /// Agents whose bells have rung look soon, and so do the programs of their nodes.
+    /// Agents whose bells have rung look soon.
     fn call_agents(&mut self) {
         for place in 0..self.nodes.len() {
             let now_us = self.now_us();
@@ -861,7 +862,7 @@ impl<'a> IoWorld<'a> {
         self.after(1, Happening::ProgramLooks(place));
     }
 
-    /// Nobody keeps anything once the programs have ended.
+    /// No process keeps anything once the programs have ended.
     fn check(mut self) -> IoOutcome {
         let case = self.case;
         for node in &mut self.nodes {
@@ -878,7 +879,10 @@ impl<'a> IoWorld<'a> {
         if let Some(coordinator) = &self.coordinator {
             coordinator.assert_at_rest();
         }
-        self.outcome.sent = self.storage.lock().sent;
+        (self.outcome.sent, self.outcome.unseen) = {
+            let storage = self.storage.lock();
+            (storage.sent, storage.unseen)
+        };
         let outcome = self.outcome.clone();
         drop(self.nodes);
         drop(self.programs);
