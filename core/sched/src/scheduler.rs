@@ -340,8 +340,13 @@ impl Scheduler {
         news: CopyNews,
         effects: &mut Vec<Effect>,
     ) {
-        if let CopyNews::Made { size_bytes, took_us } = news {
-            self.state.copy_made(executor, (object, size_bytes), took_us);
+        match news {
+            // It lacks the copy, and must not seem to give it.
+            CopyNews::Wanted => self.evicted(executor, object),
+            CopyNews::Made { size_bytes, took_us } => {
+                self.state.copy_made(executor, (object, size_bytes), took_us)
+            }
+            CopyNews::Missing | CopyNews::Private => {}
         }
         self.replication.copy_news(&mut self.state, executor, (object, news), effects);
     }

@@ -338,6 +338,7 @@ impl World {
         let news = match said {
             0..3 => {
                 self.copies_wanted.insert(executor);
+                self.held.remove(&(executor, object));
                 CopyNews::Wanted
             }
             3..6 => {

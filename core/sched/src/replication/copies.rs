@@ -139,11 +139,19 @@ impl DerivedCopies {
         effects.extend(waiting.into_iter().map(|other| derive(other, object, 0, Box::default())));
     }
 
-    /// An executor has a copy that it was told to fetch.
-    pub fn stored(&mut self, state: &mut SchedulerState, executor: ExecutorId, object: ObjectId) {
-        if let Some(copy) = self.copies.get_mut(&object) {
-            Self::end_request(copy, state, executor, object);
+    /// An executor has a copy. If it waits for the copy, it need not any longer.
+    pub fn stored(
+        &mut self,
+        state: &mut SchedulerState,
+        executor: ExecutorId,
+        object: ObjectId,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(copy) = self.copies.get_mut(&object) else { return };
+        if copy.waiting.contains(&executor) {
+            effects.push(derive(executor, object, 0, Box::default()));
         }
+        Self::end_request(copy, state, executor, object);
     }
 
     /// An executor gives nothing from now on. Those that wait for what it makes wait for another.

@@ -212,7 +212,7 @@ impl Replication {
         if state.replicas(object) > 0 {
             self.kept.stored(state, executor, object, effects);
         }
-        self.copies.stored(state, executor, object);
+        self.copies.stored(state, executor, object, effects);
         self.pushes.answered(state, &self.kept, executor, (object, true), effects);
     }
 

@@ -31,22 +31,22 @@ fn told(effects: &[Effect]) -> Told {
 }
 
 impl Scheduler {
-    fn copy_news(&mut self, id: u32, n: u8, news: CopyNews) -> Vec<Effect> {
+    fn report_copy(&mut self, id: u32, n: u8, news: CopyNews) -> Vec<Effect> {
         self.run(Event::Copy { executor: ExecutorId(id), object: object(n), news })
     }
 
     fn want_copy(&mut self, id: u32) -> Told {
-        told(&self.copy_news(id, 1, CopyNews::Wanted))
+        told(&self.report_copy(id, 1, CopyNews::Wanted))
     }
 
     /// An executor has made the copy, of 125 MB, which are fetched in a second.
     fn make_copy(&mut self, id: u32, took_us: u64) -> Told {
-        told(&self.copy_news(id, 1, CopyNews::Made { size_bytes: 125_000_000, took_us }))
+        told(&self.report_copy(id, 1, CopyNews::Made { size_bytes: 125_000_000, took_us }))
     }
 
     fn no_copy(&mut self, id: u32, is_private: bool) -> Told {
         let news = if is_private { CopyNews::Private } else { CopyNews::Missing };
-        told(&self.copy_news(id, 1, news))
+        told(&self.report_copy(id, 1, news))
     }
 }
 
@@ -152,9 +152,9 @@ fn copies_do_not_cross_sites_and_those_that_are_gone_are_forgotten() {
     scheduler.evict(1, 1);
     assert_eq!(scheduler.no_copy(3, false), Told::default());
     for n in 2..40 {
-        scheduler.copy_news(1, n, CopyNews::Wanted);
+        scheduler.report_copy(1, n, CopyNews::Wanted);
         let is_private = n % 2 == 0;
-        scheduler.copy_news(1, n, if is_private { CopyNews::Private } else { CopyNews::Missing });
+        scheduler.report_copy(1, n, if is_private { CopyNews::Private } else { CopyNews::Missing });
     }
     assert!(scheduler.replication().copies().len() < 10);
 }
@@ -175,7 +175,7 @@ fn submit_reader(scheduler: &mut Scheduler, index: u32) -> (u32, Vec<(u32, Vec<u
 
 fn has_made(scheduler: &mut Scheduler, id: u32, took_us: u64) {
     let made = CopyNews::Made { size_bytes: 2_000_000, took_us };
-    assert_eq!(scheduler.copy_news(id, 2, made), []);
+    assert_eq!(scheduler.report_copy(id, 2, made), []);
 }
 
 fn has_source(scheduler: &mut Scheduler, id: u32) {
