@@ -9,6 +9,7 @@
 extern crate alloc;
 
 pub mod access;
+pub mod compressed;
 pub mod course;
 pub mod deliver_when;
 pub mod dfs;
@@ -42,7 +43,7 @@ pub use load::ExecutorLoad;
 pub use name::Name;
 pub use named::{NameChange, NamedFile, Sha256};
 pub use numbers::{NumberRange, Numbers};
-pub use object::{FileMode, ObjectSpec, Version};
+pub use object::{CopyNews, FileMode, ObjectSpec, Version};
 pub use outcome::{AssignmentEnd, Origin, Outcome, Reads, Status, TaskResult};
 pub use policy::{Distribution, EvictionPolicy, PlacementPolicy, PolicyError, ProvisioningPolicy};
 pub use resource::{GPU, Resources};

@@ -154,6 +154,11 @@ impl ObjectId {
         self.derived(b"prepared", command)
     }
 
+    /// The id of the file in which this folder, which a command has made, is given to other nodes.
+    pub fn packed(self) -> Self {
+        self.derived(b"packed", b"")
+    }
+
     fn derived(self, how: &[u8], by: &[u8]) -> Self {
         let mut hasher = blake3::Hasher::new();
         hasher.update(how).update(&self.0).update(by);
@@ -161,6 +166,24 @@ impl ObjectId {
         id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
         ObjectId(id)
     }
+}
+
+/// What an executor reports of a derived copy: of what it makes of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CopyNews {
+    /// A task needs the copy, which the executor lacks.
+    Wanted,
+    /// The executor has made the copy.
+    Made {
+        /// Size of the copy.
+        size_bytes: u64,
+        /// Time in which it was made, microseconds.
+        took_us: u64,
+    },
+    /// The executor has not got the copy that it wanted.
+    Missing,
+    /// The executor has made the copy, and does not give it to others: that is not worthwhile.
+    Private,
 }
 
 /// Permissions of a file: the nine bits that tell whether its owner, its group and all others may

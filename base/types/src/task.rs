@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::access::FilesScope;
 use crate::deliver_when::DeliverWhen;
+use crate::id::ObjectId;
 use crate::matching::Terms;
 use crate::name::Name;
 use crate::resource::Resources;
@@ -311,6 +312,18 @@ impl PartOfFile {
     /// Whether it is some of the bytes or records of the file, or a copy of all.
     pub fn is_range(self) -> bool {
         matches!(self, PartOfFile::Bytes { .. } | PartOfFile::Records { .. })
+    }
+
+    /// The derived copy that the task reads, of an object: the content of a compressed file, or a
+    /// folder. `preparations` are those of the template. `None` if nothing is made of the object.
+    pub fn copy_of(self, source: ObjectId, preparations: &[Name]) -> Option<ObjectId> {
+        match self {
+            PartOfFile::Bytes { .. } | PartOfFile::Records { .. } => None,
+            PartOfFile::Decompressed { .. } => Some(source.decompressed()),
+            PartOfFile::Prepared { by } => {
+                Some(source.prepared(preparations.get(usize::from(by))?))
+            }
+        }
     }
 
     /// The whole file: the sandbox has a copy of it, and not a link to the store.

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use eyas_types::dfs::{FileSystemId, NodeId};
 use eyas_types::matching::Labels;
 use eyas_types::{
-    ExecutorId, ExecutorLoad, JobId, Name, ObjectId, ObjectSpec, Origin, Outcome, PartOfFile,
-    PlaceId, Resources, Status, TaskId, TaskTemplate, Value,
+    CopyNews, ExecutorId, ExecutorLoad, JobId, Name, ObjectId, ObjectSpec, Origin, Outcome,
+    PartOfFile, PlaceId, Resources, Status, TaskId, TaskTemplate, Value,
 };
 use serde::{Deserialize, Serialize};
 
@@ -129,6 +129,14 @@ pub enum FromExecutor {
         place: Name,
         /// The reason, for a person.
         why: String,
+    },
+    /// News of a derived copy. If it is wanted, `Derive` is the answer, which may take as long as
+    /// another executor makes the copy. Minor version 10.
+    Copy {
+        /// The copy.
+        object: ObjectId,
+        /// What is reported.
+        news: CopyNews,
     },
 }
 
@@ -332,6 +340,19 @@ pub enum ToExecutor {
         /// URLs of the places of the name.
         places: Vec<Name>,
     },
+    /// Derived copies that the task reads which is assigned next. The executor fetches a copy from
+    /// those that may have it, unless it has the copy or the source. Minor version 10.
+    Copies(Vec<CopyHint>),
+    /// The answer to a copy that is wanted: fetch the copy from one of these executors. Make it if
+    /// there are none, or if none gives it. Minor version 10.
+    Derive {
+        /// The copy.
+        object: ObjectId,
+        /// Size of the copy; 0 if it is to be made.
+        size_bytes: u64,
+        /// Executors that may have the copy, in the order in which to try them.
+        holders: Vec<PeerHint>,
+    },
 }
 
 /// A task for an executor to run.
@@ -360,6 +381,17 @@ pub struct AssignedInput {
     /// Name in the sandbox; by default the last component of the object's source.
     pub name: Option<Name>,
     /// Executors that may have the object, in the order in which to try them.
+    pub holders: Vec<PeerHint>,
+}
+
+/// A derived copy that a task reads, and where it may be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyHint {
+    /// The copy.
+    pub object: ObjectId,
+    /// Size of the copy.
+    pub size_bytes: u64,
+    /// Executors that may have it, in the order in which to try them.
     pub holders: Vec<PeerHint>,
 }
 

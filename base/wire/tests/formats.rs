@@ -10,7 +10,7 @@ use eyas_types::outcome::FailureKind;
 use eyas_types::task::{InputFrom, PartOfFile, Program, WorkingFolder};
 use eyas_types::template::{InputListEnd, PathPart, TemplatePart};
 use eyas_types::{
-    DeliverWhen, Distribution, NameChange, Origin, ProvisioningPolicy, Status, Version,
+    CopyNews, DeliverWhen, Distribution, NameChange, Origin, ProvisioningPolicy, Status, Version,
 };
 use eyas_wire::client::{FromClient, KeysRequest, NamesQuery, ToClient};
 use eyas_wire::executor::{FromExecutor, ToExecutor};
@@ -33,6 +33,7 @@ fn messages_have_the_formats_that_were_recorded() {
         .with::<ToExecutor>()
         .with::<KeysRequest>()
         .with::<NamesQuery>()
+        .with::<CopyNews>()
         .with::<NameChange>()
         .with::<PoolsRequest>()
         .with::<Printed>()

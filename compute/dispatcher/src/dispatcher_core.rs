@@ -280,6 +280,9 @@ impl DispatcherCore {
                     self.names.passed_over(name, place, executor, why);
                 }
             }
+            FromExecutor::Copy { object, news } => {
+                self.tell_scheduler(Event::Copy { executor, object, news });
+            }
             FromExecutor::Checked { task, is_unchanged } => {
                 self.tell_jobs(jobs::Event::Checked { executor, task, is_unchanged });
             }

@@ -13,6 +13,7 @@ mod answers;
 mod attached_clients;
 mod client_session;
 mod clock;
+mod copies;
 mod deadlines;
 mod dispatcher_core;
 mod durable_replies;

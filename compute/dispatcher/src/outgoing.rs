@@ -96,6 +96,7 @@ impl OutgoingMessages {
             | ToExecutor::Template { .. }
             | ToExecutor::Inputs(_)
             | ToExecutor::Places(_)
+            | ToExecutor::Copies(_)
             | ToExecutor::Assign(_)
             | ToExecutor::ForgetJob { .. } => !self.behind.is_empty(),
             ToExecutor::Recall { task }
@@ -117,6 +118,7 @@ impl OutgoingMessages {
             | ToExecutor::Verify { .. }
             | ToExecutor::Claimed { .. }
             | ToExecutor::LastTry { .. }
+            | ToExecutor::Derive { .. }
             | ToExecutor::Check { .. }
             | ToExecutor::EndLeftovers { .. }
             | ToExecutor::Stop => false,

@@ -19,7 +19,10 @@ use eyas_types::{
     ExecutorLoad, JobId, Name, ObjectId, ObjectSpec, Outcome, PlaceId, Program, Reads, Status,
     TaskId, TaskTemplate,
 };
-use eyas_wire::executor::{AssignedInput, Assignment, FromExecutor, PeerHint, ToExecutor};
+use eyas_wire::MINOR_OF_COPIES;
+use eyas_wire::executor::{
+    AssignedInput, Assignment, CopyHint, FromExecutor, PeerHint, ToExecutor,
+};
 use eyas_wire::printed::PrintedPosition;
 use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore};
 use tokio::task::AbortHandle;
@@ -28,6 +31,7 @@ use tokio::time::sleep_until;
 use crate::leftovers;
 use crate::process::ProcessControl;
 use crate::process::printed::PrintedQuestion;
+use crate::task::derived_copy::{CopyOfInput, CopySource};
 use crate::task::lease::{Lease, Moment};
 use crate::task::output_claim::{Claim, ClaimPlaces, Question};
 use crate::task::{AssignedTask, TaskEnd, TaskRun, TaskRunner, sandbox};
@@ -68,12 +72,12 @@ impl CoreHandle {
         runner: Arc<TaskRunner>,
         fetcher: Fetcher,
         lease: Lease,
-        direct: DirectSender<FromExecutor>,
+        (direct, minor): (DirectSender<FromExecutor>, u16),
     ) -> Arc<Self> {
         Arc::new_cyclic(|core| CoreHandle {
             core: Mutex::new(ExecutorCore::new(
                 node,
-                caching,
+                (caching, caching && minor >= MINOR_OF_COPIES),
                 runner,
                 fetcher,
                 Arc::new(lease),
@@ -172,6 +176,10 @@ struct ObjectToHold {
 pub(crate) struct ExecutorCore {
     node: Node,
     caching: bool,
+    /// Whether executors give each other derived copies: their dispatcher knows of them.
+    gives_copies: bool,
+    /// Derived copies for which tasks wait until the dispatcher has said where to get them.
+    wanted_copies: HashMap<ObjectId, Arc<Question<CopySource>>>,
     runner: Arc<TaskRunner>,
     fetcher: Fetcher,
     lease: Arc<Lease>,
@@ -188,6 +196,8 @@ pub(crate) struct ExecutorCore {
     coming_inputs: Vec<AssignedInput>,
     /// Places of its named inputs, by their sources.
     coming_places: HashMap<Name, Vec<Name>>,
+    /// Executors that may give derived copies which it reads, with the sizes of those.
+    coming_copies: HashMap<ObjectId, (u64, Vec<PeerHint>)>,
     fetching: HashMap<ObjectId, ActiveFetch>,
     /// Objects to be held that are not here yet.
     to_hold: HashMap<ObjectId, ObjectToHold>,
@@ -226,7 +236,7 @@ pub(crate) struct ExecutorCore {
 impl ExecutorCore {
     fn new(
         node: Node,
-        caching: bool,
+        (caching, gives_copies): (bool, bool),
         runner: Arc<TaskRunner>,
         fetcher: Fetcher,
         lease: Arc<Lease>,
@@ -235,6 +245,8 @@ impl ExecutorCore {
         ExecutorCore {
             node,
             caching,
+            gives_copies,
+            wanted_copies: HashMap::new(),
             runner,
             fetcher,
             lease,
@@ -247,6 +259,7 @@ impl ExecutorCore {
             tasks: HashMap::new(),
             coming_inputs: Vec::new(),
             coming_places: HashMap::new(),
+            coming_copies: HashMap::new(),
             fetching: HashMap::new(),
             to_hold: HashMap::new(),
             chunks: HashSet::new(),
@@ -315,7 +328,7 @@ impl ExecutorCore {
             && !run.control.is_cancelled()
             && !self.tasks[&task].restaged;
         if again {
-            self.add_task(run.task, true);
+            self.add_task(run.task, true, false);
         } else {
             self.report(task, end.outcome);
         }
@@ -399,6 +412,13 @@ impl ExecutorCore {
             }
             ToExecutor::Inputs(inputs) => self.coming_inputs.extend(inputs),
             ToExecutor::Places(places) => self.coming_places.extend(places),
+            ToExecutor::Copies(copies) => {
+                let copies = copies.into_iter();
+                self.coming_copies.extend(copies.map(|copy| {
+                    let CopyHint { object, size_bytes, holders } = copy;
+                    (object, (size_bytes, holders))
+                }));
+            }
             ToExecutor::Assign(assignment) => self.assign(assignment),
             ToExecutor::Recall { task } => self.events.push_back(Event::Recalled { task }),
             ToExecutor::Cancel { task }
@@ -420,6 +440,9 @@ impl ExecutorCore {
                 if let Some(claim) = self.claims.remove(&task) {
                     claim.answer(by_other);
                 }
+            }
+            ToExecutor::Derive { object, size_bytes, holders } => {
+                self.answer_copy(object, CopySource { size_bytes, holders });
             }
             ToExecutor::LastTry { task, is_last } => {
                 if let Some(question) = self.failing.remove(&task) {
@@ -460,17 +483,23 @@ impl ExecutorCore {
         let objects = self.store_ids(&assignment);
         let mut task = AssignedTask::new(assignment, template, objects, self.caching);
         task.places = std::mem::take(&mut self.coming_places);
+        task.copies = std::mem::take(&mut self.coming_copies);
         let task = Arc::new(task);
         self.last_assigned = Arc::downgrade(&task);
-        self.add_task(task, false);
+        self.add_task(task, false, true);
     }
 
-    /// Has the node stage and start a task.
-    fn add_task(&mut self, task: Arc<AssignedTask>, restaged: bool) {
-        let sizes = task.assignment.inputs.iter().map(|input| input.object.size_bytes());
-        let mut inputs: Vec<_> = task.objects.iter().copied().zip(sizes).collect();
-        inputs.sort_unstable();
-        inputs.dedup();
+    /// Has the node stage and start a task. With `reads_copies`, derived copies that are here, or
+    /// at other executors, stand for their sources.
+    fn add_task(&mut self, task: Arc<AssignedTask>, restaged: bool, reads_copies: bool) {
+        let inputs = task.stored_inputs(|source, copy| {
+            if !self.caching || !reads_copies {
+                return None;
+            }
+            let is_near = self.node.size_of(source).is_some();
+            let given = task.copies.get(&copy).filter(|_| !is_near).map(|(bytes, _)| *bytes);
+            self.node.size_of(copy).or(given)
+        });
         let (need, priority) = (task.template.resources.clone(), task.template.priority);
         self.events.push_back(Event::Assigned {
             task: task.id(),
@@ -586,6 +615,12 @@ impl ExecutorCore {
                 let kind = if for_now { FailureKind::NodeFull } else { FailureKind::Node };
                 let ended = self.tasks.get_mut(&task).and_then(|entry| entry.ended.take());
                 self.report(task, ended.unwrap_or_else(|| Outcome::failed(kind, reason)));
+            }
+            Effect::Fail { task, object } if self.tasks[&task].task.input(object).is_none() => {
+                // The source is read in place of the derived copy, which no executor gives.
+                let TaskEntry { task, restaged, .. } =
+                    self.tasks.remove(&task).expect("it is here");
+                self.add_task(task, restaged, false);
             }
             Effect::Fail { task, object } => {
                 let unknown = || (FailureKind::Input, format!("{object} could not be fetched"));
@@ -716,10 +751,24 @@ impl ClaimPlaces for CoreHandle {
         question
     }
 
-    fn derived(&self, task: TaskId, source: ObjectId, object: ObjectId, size_bytes: u64) {
-        let mut core = self.lock();
-        core.events.push_back(Event::Derived { task, source, object, size_bytes });
-        core.settle();
+    fn derived(&self, task: TaskId, copy: CopyOfInput) {
+        self.lock().derived(task, copy);
+    }
+
+    fn want_copy(&self, object: ObjectId) -> Option<Arc<Question<CopySource>>> {
+        self.lock().want_copy(object)
+    }
+
+    fn no_copy(&self, object: ObjectId, is_private: bool) {
+        self.lock().no_copy(object, is_private);
+    }
+
+    fn found_copy(&self, object: ObjectId, size_bytes: u64) {
+        self.lock().found_copy(object, size_bytes);
+    }
+
+    fn gives_folder(&self, size_bytes: u64, took_us: u64) -> bool {
+        self.lock().node.gives_folder(size_bytes, took_us)
     }
 
     fn lend(&self, task: TaskId, lends: bool) {

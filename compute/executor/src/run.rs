@@ -91,6 +91,7 @@ async fn run_executor(
     if let Err(e) = &strays {
         tracing::info!("processes that leave their task's process group will not be found: {e}");
     }
+    let fetcher = Fetcher::new(store.clone(), storage.clone(), peers.clone());
     let runner = Arc::new(TaskRunner {
         name: config.name.clone(),
         marker,
@@ -101,20 +102,20 @@ async fn run_executor(
         sandboxes,
         folders: AtomicU64::new(0),
         kept: KeptSandboxes::default(),
-        store: store.clone(),
-        storage: storage.clone(),
+        contents: Contents::new(store.clone(), &config.limits),
+        store,
+        storage,
+        fetcher: fetcher.clone(),
         strays: strays.ok(),
         group,
         resources: TaskResources::new(config.task_limits),
         gpus: config.gpus.clone(),
         stop: stop.clone(),
         floor_bytes: config.limits.floor_bytes,
-        contents: Contents::new(store.clone(), &config.limits),
         prepared: PreparedFolders::default(),
         movers,
         deliveries: Arc::new(Semaphore::new(MAX_DELIVERIES)),
     });
-    let fetcher = Fetcher::new(store, storage, peers.clone());
     let host = SessionHost {
         config,
         access,

@@ -73,7 +73,7 @@ impl SessionHost {
         held: &[(ObjectId, u64)],
         stop: &mut StopSignal,
     ) -> Result<SessionEnd, ExecutorError> {
-        let Session { mut reader, writer, .. } = session;
+        let Session { mut reader, writer, minor, .. } = session;
         let (outbox, direct, send) = outbox_with_direct::<FromExecutor>(writer);
         let sending = tokio::spawn(send);
         let (at_once, later) = held.split_at(held.len().min(MAX_HELD_AT_ONCE));
@@ -108,7 +108,7 @@ impl SessionHost {
             report_stored(&outbox, later).await;
         }
         let lease = Lease::new(registered, Duration::from_micros(lease_us));
-        let core = self.core(caching, lease, held, direct)?;
+        let core = self.core(caching, lease, held, (direct, minor))?;
         if let (Some(node), Some(membership)) = (&self.files, files) {
             let (transfers, movers) = ((&self.peers, &self.server), &self.runner.movers);
             node.welcomed(membership, &self.access, transfers, movers).await?;
@@ -275,7 +275,7 @@ impl SessionHost {
         caching: bool,
         lease: Lease,
         held: &[(ObjectId, u64)],
-        direct: DirectSender<FromExecutor>,
+        direct: (DirectSender<FromExecutor>, u16),
     ) -> Result<Arc<CoreHandle>, ExecutorError> {
         let (runner, fetcher) = (self.runner.clone(), self.fetcher.clone());
         let core = CoreHandle::new(self.node(caching), caching, runner, fetcher, lease, direct);

@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use eyas_store::{ObjectStore, Seal, Storage, path_of};
+use eyas_transfer::Fetcher;
 use eyas_types::dfs::NodeId;
 use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::task::DEFAULT_CAPTURE_BYTES;
@@ -31,7 +32,10 @@ mod advice;
 mod assigned;
 mod call;
 pub(crate) mod contents;
+pub(crate) mod copies;
+mod copy_request;
 mod deliver;
+pub(crate) mod derived_copy;
 mod disk_full;
 mod failed_outputs;
 mod in_place;
@@ -119,6 +123,8 @@ pub(crate) struct TaskRunner {
     pub copy_folders: CopyFolders,
     pub store: ObjectStore,
     pub storage: Storage,
+    /// Fetches derived copies from other executors.
+    pub fetcher: Fetcher,
     /// `None` where the system cannot find stray processes.
     pub strays: Option<Strays>,
     /// The control groups that this process makes and enters while it joins the cluster.
@@ -174,6 +180,8 @@ pub(crate) struct StoreChanges {
     pub out_of_disk: Option<u64>,
     /// Of these, bytes of what it was making of an input.
     pub made_bytes: u64,
+    /// Derived copies that other executors have sent.
+    pub fetched: Reads,
 }
 
 /// A program that was just stored may still be open for writing in another thread's child, between
@@ -251,6 +259,7 @@ impl TaskRunner {
         outcome.ran_us =
             (started.elapsed().as_micros() as u64).saturating_sub(outcome.suspended_us);
         outcome.reads = run.reads;
+        outcome.reads += changes.fetched;
         let progress = match left {
             OutputsLeft::Publish(delivery) => RunProgress::Copied(PendingEnd { outcome, delivery }),
             OutputsLeft::Nothing | OutputsLeft::Settled => {
@@ -496,7 +505,7 @@ impl TaskRunner {
     fn find_damaged(&self, run: &TaskRun, changes: &mut StoreChanges) -> bool {
         let mut is_damaged = false;
         let contents = run.task.contents().filter(|content| self.store.contains(*content));
-        for object in run.task.objects.iter().copied().chain(contents) {
+        for object in run.task.linked_sources(&self.store).chain(contents) {
             let seal = self.store.verify_seal(object);
             if seal != Seal::Intact {
                 is_damaged |= seal == Seal::Broken;

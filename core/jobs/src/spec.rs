@@ -83,6 +83,9 @@ pub struct JobSpec {
     /// Likewise, of each template with many inputs, their ids and sizes in order.
     #[serde(skip)]
     pub shared_inputs: BTreeMap<u16, Arc<[(ObjectId, u64)]>>,
+    /// Whether tasks read derived copies, once the job was checked.
+    #[serde(skip)]
+    pub reads_copies: bool,
     /// Where the log has the job already, if it was written before it was submitted.
     #[serde(skip)]
     pub stored: Option<StoredNumber>,
@@ -401,11 +404,14 @@ impl JobSpec {
         }
         self.terms = compile_terms(&self.templates, compile)?;
         let (mut needs, mut of_templates, mut edges) = (BTreeMap::new(), BTreeMap::new(), 0);
+        let mut inputs = self.templates.iter().flat_map(|template| &template.inputs);
+        self.reads_copies = inputs.any(Input::is_derived);
         // A journal may have jobs of versions that did not look at names.
         let is_new = max_edges == MAX_EDGES;
         for task in 0..self.items.len() as u32 {
             let item = self.items.get(task);
             check_input_names(item.inputs.iter().filter(|_| is_new))?;
+            self.reads_copies |= item.inputs.iter().any(Input::is_derived);
             let producers = self
                 .check_item(&item, &mut of_templates)
                 .map_err(|source| SpecError::Task { task, source })?;
@@ -466,6 +472,9 @@ impl JobSpec {
         self.templates.extend(templates);
         self.terms.extend(terms);
         let mut of_templates = BTreeMap::new();
+        let inputs = self.templates[had_templates..].iter().flat_map(|template| &template.inputs);
+        let mut inputs = inputs.chain(items.iter().flat_map(|item| &item.inputs));
+        self.reads_copies |= inputs.any(Input::is_derived);
         let checked = (first as u32..).zip(&items).try_for_each(|(task, item)| {
             check_input_names(&item.inputs)?;
             // Later tasks do not exist yet, so none waits for them.

@@ -135,6 +135,8 @@ pub enum Event {
         object: ObjectId,
         /// Its size.
         size_bytes: u64,
+        /// Time that it took to make or fetch it, microseconds; `None` if it was here.
+        took_us: Option<u64>,
     },
     /// A started task waits for others, and lends its processors until it
     /// [reclaims](Event::Reclaimed) them.

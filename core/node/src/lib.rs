@@ -27,6 +27,7 @@
 
 extern crate alloc;
 
+mod copies;
 mod cores;
 mod event;
 pub mod eviction;

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use eyas_types::{EvictionPolicy, ExecutorLoad, ObjectId, Origin, Resources, TaskId, units};
 
+use crate::copies;
 use crate::cores::Core;
 use crate::event::{Effect, Event, FetchFailure};
 use crate::fetches::ObjectFetches;
@@ -109,8 +110,8 @@ impl Node {
                     self.fetched(object, Origin::Local, 0, effects);
                 }
             }
-            Event::Derived { task, source, object, size_bytes } => {
-                self.derived(task, (source, object), size_bytes)
+            Event::Derived { task, source, object, size_bytes, took_us } => {
+                self.derived(task, (source, object), (size_bytes, took_us))
             }
             Event::FreeSpace { bytes, inodes } => objects.set_free(bytes, inodes),
         }
@@ -121,6 +122,11 @@ impl Node {
         self.admit(effects);
         self.objects.fetches.start(effects);
         self.turns.start_ready(&mut self.tasks, effects);
+    }
+
+    /// Size of an object, if it is in the store.
+    pub fn size_of(&self, object: ObjectId) -> Option<u64> {
+        self.objects.space.size_of(object)
     }
 
     /// Number of assigned tasks that have not ended.
@@ -155,6 +161,14 @@ impl Node {
     /// Whether at least one object is held, in the store or being fetched.
     pub fn holds_any(&self) -> bool {
         self.objects.space.holds_any()
+    }
+
+    /// Whether a folder of this size, which took this long to make, is given to other nodes. The
+    /// store then has it twice: as a folder, and packed.
+    pub fn gives_folder(&self, size_bytes: u64, made_us: u64) -> bool {
+        let NodeObjects { space, fetches } = &self.objects;
+        size_bytes <= space.limit_bytes() / 4
+            && copies::is_worth_giving(size_bytes, made_us, fetches.rate_bytes_per_s())
     }
 
     /// Number of missing bytes from which a task is data-intensive.
@@ -254,11 +268,16 @@ impl Node {
     }
 
     /// A running task reads something that was made of its input.
-    fn derived(&mut self, task: TaskId, (source, object): (ObjectId, ObjectId), size_bytes: u64) {
+    fn derived(
+        &mut self,
+        task: TaskId,
+        (source, object): (ObjectId, ObjectId),
+        copy: (u64, Option<u64>),
+    ) {
         let entry = self.tasks.known(task);
         if !entry.derived.contains(&object) {
             entry.derived.push(object);
-            self.objects.derived((source, object), size_bytes);
+            self.objects.derived((source, object), copy);
         }
     }
 

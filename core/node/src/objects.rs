@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use eyas_types::{ObjectId, Origin, TaskId};
 
+use crate::copies;
 use crate::event::Effect;
 use crate::fetches::{ObjectFetch, ObjectFetches};
 use crate::space::{Space, StoreAmount};
@@ -48,17 +49,30 @@ impl NodeObjects {
         }
     }
 
-    /// A task reads something that was made of its input, and is pinned for the task. The input
-    /// counts as used later, so that what was made of it leaves before it: it can be made again
-    /// here.
-    pub fn derived(&mut self, (source, object): (ObjectId, ObjectId), size_bytes: u64) {
+    /// A task reads something that was made of its input, and is pinned for the task. The one of
+    /// both that is restored at less cost counts as used earlier, and leaves before the other.
+    pub fn derived(
+        &mut self,
+        (source, object): (ObjectId, ObjectId),
+        (size_bytes, took_us): (u64, Option<u64>),
+    ) {
         match self.space.is_here(object) {
             true => self.space.pin(object),
             false => self.space.derived(object, size_bytes),
         }
-        self.space.used(object);
-        if self.space.is_here(source) {
-            self.space.used(source);
+        let rate_bytes_per_s = self.fetches.rate_bytes_per_s();
+        if let Some(took_us) = took_us {
+            let is_costly = copies::source_leaves_first(size_bytes, took_us, rate_bytes_per_s);
+            self.space.set_costly(object, is_costly);
+        }
+        let mut in_order = [object, source];
+        if self.space.is_costly(object) {
+            in_order.reverse();
+        }
+        for used in in_order {
+            if self.space.is_here(used) {
+                self.space.used(used);
+            }
         }
     }
 

@@ -76,6 +76,8 @@ pub(crate) struct Space {
     caching: bool,
     /// Known objects that stay only because tasks need them.
     unwanted: BTreeSet<ObjectId>,
+    /// Known objects that were made of others, and leave after those.
+    costly: BTreeSet<ObjectId>,
     /// Last reported free space of the disk, less the space that was reserved since.
     free: StoreAmount,
     entries: HashMap<ObjectId, Entry, IdHash>,
@@ -94,6 +96,7 @@ impl Space {
             limits,
             caching,
             unwanted: BTreeSet::new(),
+            costly: BTreeSet::new(),
             free: StoreAmount { bytes: u64::MAX, objects: u64::MAX },
             entries: HashMap::default(),
             used: StoreAmount::default(),
@@ -130,6 +133,11 @@ impl Space {
 
     pub fn is_here(&self, object: ObjectId) -> bool {
         self.entries.get(&object).is_some_and(|entry| entry.here)
+    }
+
+    /// Size of an object, if it is in the store.
+    pub fn size_of(&self, object: ObjectId) -> Option<u64> {
+        self.entries.get(&object).filter(|entry| entry.here).map(|entry| entry.size_bytes)
     }
 
     /// Whether the object is in the store, not pinned and not held.
@@ -267,6 +275,18 @@ impl Space {
         self.policy.stored(object);
     }
 
+    /// Notes whether what an object was made of leaves before it.
+    pub fn set_costly(&mut self, object: ObjectId, is_costly: bool) {
+        match is_costly {
+            true => self.costly.insert(object),
+            false => self.costly.remove(&object),
+        };
+    }
+
+    pub fn is_costly(&self, object: ObjectId) -> bool {
+        self.costly.contains(&object)
+    }
+
     /// Evicts idle objects until the others are within the limits, or none is left. What was held
     /// before the limits became smaller does not count.
     pub fn shrink(&mut self, evicted: &mut Vec<ObjectId>) {
@@ -314,6 +334,7 @@ impl Space {
     /// Removes the account of an object that is not, or is no longer, in the store.
     pub fn remove(&mut self, object: ObjectId) {
         self.unwanted.remove(&object);
+        self.costly.remove(&object);
         if let Some(entry) = self.entries.remove(&object) {
             self.used.take(&entry);
             if entry.is_idle() {

@@ -351,7 +351,7 @@ impl World {
                 let Some(source) = self.running[&task].0.first().copied() else { return };
                 let (object, size_bytes) = (id(*n), size_bytes(*n - 8));
                 self.store.insert(object);
-                self.run(Event::Derived { task, source, object, size_bytes });
+                self.run(Event::Derived { task, source, object, size_bytes, took_us: None });
                 if self.store.contains(&object) {
                     self.running.get_mut(&task).expect("it was picked").0.insert(object);
                 }
@@ -718,4 +718,22 @@ fn a_repeated_input_is_read_once() {
     };
     assert_eq!((reads.count(), reads.persistent.bytes), (1, 60));
     node.run(Event::Ended { task: task(0) });
+}
+
+#[test]
+fn what_was_made_at_great_cost_leaves_after_its_source() {
+    for (took_us, leaves) in [(Some(0), 2), (Some(5_000_000), 1), (None, 2)] {
+        let mut node = node(EvictionPolicy::Lru, true);
+        node.assign(0, &[(1, 40)]);
+        node.fetched_here(1);
+        let (source, object) = (id(1), id(2));
+        node.run(Event::Derived { task: task(0), source, object, size_bytes: 40, took_us });
+        // The next task finds it there.
+        node.run(Event::Ended { task: task(0) });
+        node.assign(1, &[(1, 40)]);
+        let found = Event::Derived { task: task(1), source, object, size_bytes: 40, took_us: None };
+        node.run(found);
+        node.run(Event::Ended { task: task(1) });
+        assert_eq!(node.assign(2, &[(3, 40)])[0], Effect::Evict { object: id(leaves) });
+    }
 }

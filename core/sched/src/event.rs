@@ -6,8 +6,8 @@ use alloc::sync::Arc;
 
 use eyas_types::matching::{Expression, Labels};
 use eyas_types::{
-    AssignmentEnd, Distribution, ExecutorId, JobId, Need, ObjectId, Origin, PlacementPolicy,
-    Resources, TaskId,
+    AssignmentEnd, CopyNews, Distribution, ExecutorId, JobId, Need, ObjectId, Origin,
+    PlacementPolicy, Resources, TaskId,
 };
 
 /// Most holders named in a [`Hint`].
@@ -251,6 +251,16 @@ pub enum Event {
         /// The object.
         object: ObjectId,
     },
+    /// An executor reports something of a derived copy. If it is wanted,
+    /// [`Derive`](PlacementCommand::Derive) follows.
+    Copy {
+        /// The executor.
+        executor: ExecutorId,
+        /// The copy.
+        object: ObjectId,
+        /// What is reported.
+        news: CopyNews,
+    },
     /// An object must be held by `replicas` executors until it is released.
     Keep {
         /// The object.
@@ -353,6 +363,18 @@ pub enum PlacementCommand {
         executor: ExecutorId,
         /// The object.
         object: ObjectId,
+        /// Executors that can give it, the first to be tried first.
+        holders: Box<[Holder]>,
+    },
+    /// Let an executor fetch a derived copy, or make it if there are no holders. The executor
+    /// answers with `Stored` or `Copy`.
+    Derive {
+        /// The executor.
+        executor: ExecutorId,
+        /// The copy.
+        object: ObjectId,
+        /// The copy's size in bytes; 0 if it is to be made.
+        size_bytes: u64,
         /// Executors that can give it, the first to be tried first.
         holders: Box<[Holder]>,
     },

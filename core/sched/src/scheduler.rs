@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use eyas_types::{AssignmentEnd, ExecutorId, JobId, ObjectId, Origin, TaskId};
+use eyas_types::{AssignmentEnd, CopyNews, ExecutorId, JobId, ObjectId, Origin, TaskId};
 
 use crate::event::{Config, Effect, Event, Hint, PlacementCommand, PlacementReport, PushId};
 use crate::placement::{self, AssignmentSink, ChosenParts, Placement, PlacementRules, ReplicaUse};
@@ -86,6 +86,9 @@ impl Scheduler {
             Event::Fetched { executor, object, from, took_us } => {
                 self.fetched(executor, object, from, took_us)
             }
+            Event::Copy { executor, object, news } => {
+                self.copy_news(executor, object, news, effects)
+            }
             Event::Keep { object, replicas, executor } => {
                 self.replication.keep(&self.state, object, replicas, executor, effects);
             }
@@ -105,11 +108,7 @@ impl Scheduler {
             }
             Event::TimesLeft { executors } => self.state.set_times_left(&executors),
             Event::JobNamed { job, name } => self.state.name_job(job, name),
-            Event::FreeDisk { executor, bytes } => {
-                if let Some(executor) = self.state.executors.find(executor) {
-                    self.state.set_free_disk(executor, bytes);
-                }
-            }
+            Event::FreeDisk { executor, bytes } => self.state.set_free_disk(executor, bytes),
         }
         let mut sink = AssignmentSink { replication: &self.replication, effects };
         self.placement.run(&mut self.state, &mut sink);
@@ -138,6 +137,12 @@ impl Scheduler {
             return Box::default();
         }
         self.replication.hints_of_part(&mut self.state, executor, task, inputs)
+    }
+
+    /// Names a derived copy by which tasks are placed, before the first of them is ready. Returns
+    /// its size if it is known; else `size_bytes` stands for the size.
+    pub fn name_copy(&mut self, copy: ObjectId, of: ObjectId, size_bytes: u64) -> u64 {
+        self.state.catalog.name_copy(copy, of, size_bytes)
     }
 
     /// Whether fetches are left to end; see [`Event::EndFetches`].
@@ -327,6 +332,24 @@ impl Scheduler {
     }
 
     // ---- replicas
+
+    fn copy_news(
+        &mut self,
+        executor: ExecutorId,
+        object: ObjectId,
+        news: CopyNews,
+        effects: &mut Vec<Effect>,
+    ) {
+        match news {
+            // It lacks the copy, and must not seem to give it.
+            CopyNews::Wanted => self.evicted(executor, object),
+            CopyNews::Made { size_bytes, took_us } => {
+                self.state.copy_made(executor, (object, size_bytes), took_us)
+            }
+            CopyNews::Missing | CopyNews::Private => {}
+        }
+        self.replication.copy_news(&mut self.state, executor, (object, news), effects);
+    }
 
     fn evicted(&mut self, executor: ExecutorId, object: ObjectId) {
         let (Some(executor), Some(object)) =

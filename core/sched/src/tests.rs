@@ -8,7 +8,9 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use eyas_types::{ExecutorId, JobId, ObjectId, Origin, PlacementPolicy, Resources, TaskId};
+use eyas_types::{
+    CopyNews, ExecutorId, JobId, ObjectId, Origin, PlacementPolicy, Resources, TaskId,
+};
 use proptest::prelude::*;
 
 use crate::placement::Fallback;
@@ -18,6 +20,7 @@ use crate::{
     PlacementReport, Scheduler, Utilisation,
 };
 
+mod copies;
 mod cost;
 mod kept;
 mod matchmaking;
@@ -141,6 +144,7 @@ impl Scheduler {
         state.transfers.validate(state.executors.all().map(|(executor, _)| executor));
         self.placement().validate(state);
         self.replication().pushes().validate();
+        self.replication().copies().validate(state);
     }
 }
 
@@ -156,6 +160,7 @@ enum Step {
     Store { which: u8, object: u8 },
     Evict { which: u8, object: u8 },
     Cancel { which: u8 },
+    Copy { which: u8, object: u8, said: u8 },
     Part,
 }
 
@@ -182,6 +187,8 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (any::<u8>(), 0u8..12).prop_map(|(which, object)| Step::Store { which, object }),
         3 => (any::<u8>(), 0u8..12).prop_map(|(which, object)| Step::Evict { which, object }),
         1 => any::<u8>().prop_map(|which| Step::Cancel { which }),
+        4 => (any::<u8>(), 0u8..12, 0u8..8)
+            .prop_map(|(which, object, said)| Step::Copy { which, object, said }),
         6 => Just(Step::Part),
     ]
 }
@@ -206,6 +213,8 @@ struct World {
     inputs: BTreeMap<TaskId, Vec<(ObjectId, u64)>>,
     /// Assignments in parts, with the number of inputs that were sent.
     in_parts: VecDeque<(ExecutorId, TaskId, usize)>,
+    /// Executors that wait for a derived copy.
+    copies_wanted: BTreeSet<ExecutorId>,
     log: Vec<Effect>,
     hints: Vec<Box<[Hint]>>,
 }
@@ -224,6 +233,7 @@ impl World {
             priorities,
             inputs: BTreeMap::new(),
             in_parts: VecDeque::new(),
+            copies_wanted: BTreeSet::new(),
             log: Vec::new(),
             hints: Vec::new(),
         }
@@ -260,11 +270,18 @@ impl World {
                 | Effect::Command(PlacementCommand::Pushed { .. }) => {
                     unreachable!("nothing is kept or pushed")
                 }
+                Effect::Command(PlacementCommand::Derive { executor, .. }) => {
+                    self.copies_wanted.remove(executor);
+                }
                 Effect::Command(PlacementCommand::Recall { executor, task })
                 | Effect::Command(PlacementCommand::Cancel { executor, task }) => {
                     assert_eq!(self.running.get(task), Some(executor));
                 }
             }
+        }
+        for executor in &self.copies_wanted {
+            let is_answered_later = self.scheduler.replication().copies().has_waiting(*executor);
+            assert!(is_answered_later, "{executor} waits for a copy that nobody makes");
         }
         self.log.extend(effects);
         self.no_better_task_was_passed_over();
@@ -314,6 +331,28 @@ impl World {
         }
     }
 
+    /// An executor wants a copy, has made it, or has not got it.
+    fn say_of_copy(&mut self, executor: ExecutorId, n: u8, said: u8) {
+        let (object, size_bytes) = (object(n), u64::from(n) * 7);
+        self.copies_wanted.remove(&executor);
+        let news = match said {
+            0..3 => {
+                self.copies_wanted.insert(executor);
+                self.held.remove(&(executor, object));
+                CopyNews::Wanted
+            }
+            3..6 => {
+                if !self.draining.contains(&executor) {
+                    self.held.insert((executor, object));
+                }
+                CopyNews::Made { size_bytes, took_us: u64::from(said) * 1000 }
+            }
+            6 => CopyNews::Private,
+            _ => CopyNews::Missing,
+        };
+        self.run(Event::Copy { executor, object, news });
+    }
+
     fn executor(&self, which: u8) -> Option<ExecutorId> {
         self.slots.keys().nth(usize::from(which) % self.slots.len().max(1)).copied()
     }
@@ -340,6 +379,7 @@ impl World {
             Step::Leave { which } => {
                 let Some(executor) = self.executor(*which) else { return };
                 self.slots.remove(&executor);
+                self.copies_wanted.remove(&executor);
                 self.held.retain(|(by, _)| *by != executor);
                 let lost: Vec<_> = self
                     .running
@@ -407,6 +447,10 @@ impl World {
                 self.held.remove(&(executor, object(*n)));
                 self.run(Event::Evicted { executor, object: object(*n) });
             }
+            Step::Copy { which, object: n, said } => {
+                let Some(executor) = self.executor(*which) else { return };
+                self.say_of_copy(executor, *n, *said);
+            }
             Step::Part => self.do_part(),
             Step::Cancel { which } => {
                 let Some(task) = self
@@ -464,6 +508,9 @@ impl World {
             self.end(executor, task, AssignmentEnd::Finished);
         }
         assert!(self.waiting.is_empty(), "never placed: {:?}", self.waiting);
+        for executor in self.slots.keys().copied().collect::<Vec<_>>() {
+            (0..12).for_each(|n| self.say_of_copy(executor, n, 7));
+        }
         while self.scheduler.has_fetches_to_end() {
             self.do_part();
         }

@@ -6,6 +6,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
 
 use bzip2::bufread::MultiBzDecoder;
+pub use eyas_types::compressed::decompressed_name;
 use eyas_types::units::format_bytes;
 use flate2::bufread::GzDecoder;
 use lzma_rust2::XzReader;
@@ -34,19 +35,6 @@ pub enum Compression {
     /// Zstandard (RFC 8878).
     Zstd,
 }
-
-/// The ends of the names of compressed files, and what replaces them.
-const ENDS: [(&str, &str); 9] = [
-    (".tgz", ".tar"),
-    (".tbz2", ".tar"),
-    (".txz", ".tar"),
-    (".tzst", ".tar"),
-    (".gz", ""),
-    (".bgz", ""),
-    (".bz2", ""),
-    (".xz", ""),
-    (".zst", ""),
-];
 
 /// Why a file cannot be decompressed.
 #[derive(Debug, Error)]
@@ -100,17 +88,6 @@ impl Compression {
             Compression::Zstd => "zstd",
         }
     }
-}
-
-/// The name of a compressed file's content, such as `a.fits` for `a.fits.gz` and `b.tar` for
-/// `b.tgz`. `None` if the name does not say that the file is compressed.
-pub fn decompressed_name(name: &[u8]) -> Option<Vec<u8>> {
-    ENDS.iter().find_map(|(end, instead)| {
-        let begin = name.len().checked_sub(end.len())?;
-        let is_name = name[..begin].last().is_some_and(|last| *last != b'/');
-        (is_name && name[begin..].eq_ignore_ascii_case(end.as_bytes()))
-            .then(|| [&name[..begin], instead.as_bytes()].concat())
-    })
 }
 
 /// How a file of this name is compressed; `None` if it is not.
@@ -418,23 +395,6 @@ mod tests {
             assert_eq!(content("x", &all, 9).unwrap(), b"texttext");
             let cut = content("x", &all[..all.len() - zstd.len() - 1], 9).unwrap_err();
             assert!(cut.to_string().ends_with("it ends early"), "{cut}");
-        }
-    }
-
-    #[test]
-    fn names_tell_what_is_compressed() {
-        for (name, expected) in [
-            ("a.fits.gz", Some("a.fits")),
-            ("d/a.FITS.GZ", Some("d/a.FITS")),
-            ("b.tgz", Some("b.tar")),
-            ("b.tar.zst", Some("b.tar")),
-            (".gz", None),
-            ("d/.gz", None),
-            ("gz", None),
-            ("a.gz.txt", None),
-        ] {
-            let found = decompressed_name(name.as_bytes());
-            assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{name}");
         }
     }
 }

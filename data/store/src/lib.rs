@@ -30,6 +30,7 @@ pub mod limiter;
 mod listing;
 pub mod objects;
 mod order;
+pub mod packed;
 pub mod partial_replica;
 pub mod pieces;
 mod stage;

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use eyas_store::{
     Incoming, ObjectStore, PlacesOfFile, Presence, Storage, StoreError, StoreErrorKind,
 };
+use eyas_types::object::Version;
 use eyas_types::{FileMode, ObjectId, ObjectSpec};
 use tokio::sync::watch;
 
@@ -69,6 +70,16 @@ struct Inner {
     under_way: Mutex<HashMap<ObjectId, watch::Receiver<Option<FetchResult>>>>,
 }
 
+/// An object to be fetched.
+struct WantedObject {
+    spec: ObjectSpec,
+    /// Hints, the best first.
+    holders: Vec<PeerHolder>,
+    /// Places of its source, if the source is a name; `None` for a derived copy, which has no
+    /// source beside its holders.
+    places: Option<PlacesOfFile>,
+}
+
 type FetchResult = Result<FetchedObject, FetchError>;
 
 impl Fetcher {
@@ -94,7 +105,25 @@ impl Fetcher {
         self.fetch_from(spec, holders, PlacesOfFile::untold(Vec::new())).await
     }
 
-    /// The same, for an object whose source is the name of a file with these places.
+    /// Makes sure that a derived copy is in the store, of this id, size and mode: what executors
+    /// have made of an input. Only `holders` are asked; the content that one has sent in part is
+    /// not continued by another, because copies may differ. `name` is for messages.
+    ///
+    /// # Errors
+    /// `Full` and `Local` if this node cannot store it; `Unreachable` if no holder gives it.
+    pub async fn fetch_copy(
+        &self,
+        (id, size_bytes, mode): (ObjectId, u64, FileMode),
+        name: &str,
+        holders: &[PeerHolder],
+    ) -> Result<FetchedObject, FetchError> {
+        let version = Version::Chunk { chunk: id, checksum: 0, size_bytes };
+        let spec = ObjectSpec { source: name.into(), version, mode };
+        self.share(WantedObject { spec, holders: holders.to_vec(), places: None }).await
+    }
+
+    /// The same as [`fetch`](Self::fetch), for an object whose source is the name of a file with
+    /// these places.
     ///
     /// # Errors
     /// As [`fetch`](Self::fetch).
@@ -104,8 +133,14 @@ impl Fetcher {
         holders: &[PeerHolder],
         places: PlacesOfFile,
     ) -> Result<FetchedObject, FetchError> {
-        let id = spec.id();
-        if let Some(here) = self.0.here(id, spec.mode) {
+        let places = Some(places);
+        self.share(WantedObject { spec: spec.clone(), holders: holders.to_vec(), places }).await
+    }
+
+    /// Fetches an object, or waits for another caller's fetch of it.
+    async fn share(&self, wanted: WantedObject) -> Result<FetchedObject, FetchError> {
+        let (id, source) = (wanted.spec.id(), wanted.spec.source.clone());
+        if let Some(here) = self.0.here(id, wanted.spec.mode) {
             return here;
         }
         let (mut ended, is_ours) = match self.0.under_way().entry(id) {
@@ -113,10 +148,10 @@ impl Fetcher {
             Entry::Vacant(vacant) => {
                 let (tell, ended) = watch::channel(None);
                 vacant.insert(ended.clone());
-                let (inner, spec, holders) = (self.0.clone(), spec.clone(), holders.to_vec());
+                let inner = self.0.clone();
                 tokio::spawn(async move {
                     let _under_way = UnderWay { inner: &inner, id };
-                    let result = inner.fetch(id, &spec, &holders, &places).await;
+                    let result = inner.fetch(id, &wanted).await;
                     drop(_under_way);
                     tell.send_replace(Some(result));
                 });
@@ -128,8 +163,7 @@ impl Fetcher {
             Err(_) => None,
         };
         let result = result.unwrap_or_else(|| {
-            let message =
-                format!("the fetch of `{}` broke off; see this executor's log", spec.source);
+            let message = format!("the fetch of `{source}` broke off; see this executor's log");
             Err(FetchError { kind: FetchErrorKind::Local, message })
         });
         match result {
@@ -163,9 +197,7 @@ impl Inner {
     async fn fetch(
         &self,
         id: ObjectId,
-        spec: &ObjectSpec,
-        holders: &[PeerHolder],
-        places: &PlacesOfFile,
+        WantedObject { spec, holders, places }: &WantedObject,
     ) -> FetchResult {
         if self.store.presence(id) == Presence::Unverified {
             let store = self.store.clone();
@@ -221,25 +253,29 @@ impl Inner {
                     }
                     tried.push(error.message);
                     // A relay that stops may have read a place with other content.
-                    into = match rest.filter(|_| !spec.is_named()) {
+                    into = match rest.filter(|_| !spec.is_named() && places.is_some()) {
                         Some(rest) => rest,
                         None => self.begin(id, spec).await?,
                     };
                 }
             }
         }
-        self.fetch_from_storage(spec, into, places, &tried).await
+        self.fetch_from_storage(spec, into, places.as_ref(), &tried).await
     }
 
     /// Fetches an object, or the rest of it, from persistent storage, after holders have failed
-    /// with these messages.
+    /// with these messages. Without places, it is not there.
     async fn fetch_from_storage(
         &self,
         spec: &ObjectSpec,
         into: Incoming,
-        places: &PlacesOfFile,
+        places: Option<&PlacesOfFile>,
         tried: &[String],
     ) -> FetchResult {
+        let Some(places) = places else {
+            let message = format!("no node gives {}: {}", spec.source, tried.join("; "));
+            return Err(FetchError { kind: FetchErrorKind::Unreachable, message });
+        };
         let fetched = if spec.is_named() {
             self.storage.fetch_named(spec, places, into, &self.store).await
         } else {

@@ -9,7 +9,7 @@ use crate::support::{Cluster, Home};
 
 /// Writes `text` to a file of the home, compressed by a program that writes to its output. `None`
 /// if this machine does not have the program.
-fn pack(home: &Home, program: &str, name: &str, text: &str) -> Option<PathBuf> {
+pub(super) fn pack(home: &Home, program: &str, name: &str, text: &str) -> Option<PathBuf> {
     let plain = home.write("plain", text);
     let packed = home.write(name, "");
     let into = std::fs::File::create(&packed).unwrap();
@@ -167,7 +167,7 @@ fn outputs_of_other_tasks_are_decompressed_too() {
 }
 
 /// Writes an archive with a file `text` of these lines.
-fn archive(home: &Home, name: &str, text: &str) {
+pub(super) fn archive(home: &Home, name: &str, text: &str) {
     home.write("packing/text", text);
     let packed = home.write(name, "");
     let mut tar = Command::new("tar");

@@ -111,6 +111,7 @@ experiments! {
     passes_in_memory: "passes_in_memory.py", is_root() && can_limit_memory();
     placement: "placement.py", has_testbed();
     sandbox_inputs: "sandbox_inputs.py", true;
+    shared_copies: "shared_copies.py", true;
     striped_files: "io_striped.py", is_root() && can_mount();
     start_up: "start_up.py", true;
     blocks_of_a_stacking_task: "stacking_blocks.py", is_root() && can_mount();

@@ -15,6 +15,7 @@ mod capi;
 mod chains;
 mod commands;
 mod compressed;
+mod copies;
 mod crashes;
 mod data_diffusion;
 mod devices;

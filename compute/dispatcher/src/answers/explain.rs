@@ -10,6 +10,7 @@ use eyas_types::{Estimate, ExecutorId, Name, Need, ObjectId, ObjectSpec, TaskId,
 use eyas_wire::view::{Explanation, TaskView};
 
 use super::{MAX_NAMES, ResultReader, Views, check_task};
+use crate::copies::{CopyToRead, copies_of};
 use crate::executors::ConnectedExecutor;
 use crate::service::answer::Answer;
 
@@ -61,8 +62,10 @@ impl Explainer<'_> {
                 |(id, _): &(ObjectId, _)| shown.contains(id) || job.spec.chunks.contains_key(id);
             let sources: HashMap<_, _> =
                 objects.filter(is_named).map(|(id, object)| (id, &object.source)).collect();
+            let copies = names_of_copies(job, task.index);
             for input in &scheduled.inputs {
-                inputs.push(self.object(input, sources.get(&input.object).copied().cloned()));
+                let source = sources.get(&input.object).copied();
+                inputs.push(self.object(input, source.or(copies.get(&input.object)).cloned()));
             }
             if scheduled.all_inputs > MAX_INPUTS_SHOWN {
                 let all = scheduled.all_inputs;
@@ -376,6 +379,13 @@ fn in_words(estimate: &Estimate) -> Option<String> {
         .collect();
     let finish = units::format_duration_us(estimate.finish_us());
     (!parts.is_empty()).then(|| format!("in {finish} ({})", parts.join(", ")))
+}
+
+/// What the derived copies that a task reads are called.
+fn names_of_copies(job: &Job, task: u32) -> HashMap<ObjectId, Name> {
+    let copies = if job.spec.reads_copies { copies_of(job, task) } else { Vec::new() };
+    let named = |CopyToRead { copy, of, .. }| (copy, Name::concat(&[b"what is made of ", &of]));
+    copies.into_iter().map(named).collect()
 }
 
 #[cfg(test)]

@@ -10,12 +10,13 @@ use eyas_sched::{Event, Hint, MAX_HINTS, PlacementCommand, Scheduler};
 use eyas_types::outcome::FailureKind;
 use eyas_types::{ExecutorId, Input, JobId, Name, ObjectId, ObjectSpec, Outcome, TaskId};
 use eyas_wire::client::TaskResult;
-use eyas_wire::executor::{AssignedInput, Assignment, INPUTS_PART, PeerHint, ToExecutor};
+use eyas_wire::executor::{AssignedInput, Assignment, CopyHint, INPUTS_PART, PeerHint, ToExecutor};
 use eyas_wire::frame::{FULL_FRAME_BYTES, in_parts_of};
-use eyas_wire::{MINOR_OF_DERIVED, MINOR_OF_FAILURES, MINOR_OF_NAMES};
+use eyas_wire::{MINOR_OF_COPIES, MINOR_OF_DERIVED, MINOR_OF_FAILURES, MINOR_OF_NAMES};
 
 use super::DispatcherCore;
 use crate::answers::ResultReader;
+use crate::copies::{CopyToRead, copies_of};
 use crate::events::NewEvent;
 use crate::names::PlacesForReader;
 use crate::outgoing::{AssignmentInParts, AssignmentPart};
@@ -27,10 +28,14 @@ const FETCHES_PART: usize = 16_384;
 /// Why each input of an assigned task has an object.
 const HAS_ALL_INPUTS: &str = "only a task with all its inputs is set free";
 
-/// A task is placed by its inputs, and by a chunk of each input that is a file of several chunks.
-struct ChunksOfInputs;
+/// A task with more inputs is not placed by derived copies of them: few of its inputs are copies.
+const MAX_INPUTS_WITH_COPIES: usize = 1024;
 
-impl PlacementInputs for ChunksOfInputs {
+/// A task is placed by its inputs, by a chunk of each input that is a file of several chunks, and
+/// by the derived copies that it reads.
+struct InputsAndParts;
+
+impl PlacementInputs for InputsAndParts {
     fn complete(
         &self,
         task: TaskId,
@@ -38,15 +43,25 @@ impl PlacementInputs for ChunksOfInputs {
         jobs: &Jobs,
         scheduler: &mut Scheduler,
     ) -> Arc<[(ObjectId, u64)]> {
-        let chunks =
-            jobs.get(task.job).map(|job| &job.spec.chunks).filter(|chunks| !chunks.is_empty());
-        let Some(chunks) = chunks else { return inputs };
+        let Some(job) = jobs.get(task.job) else { return inputs };
+        let chunks = &job.spec.chunks;
+        let reads_copies = job.spec.reads_copies && inputs.len() <= MAX_INPUTS_WITH_COPIES;
+        if chunks.is_empty() && !reads_copies {
+            return inputs;
+        }
+        let mut copies = Vec::new();
+        if reads_copies {
+            let named = |CopyToRead { copy, source, source_bytes, .. }| {
+                (copy, scheduler.name_copy(copy, source, source_bytes))
+            };
+            copies = copies_of(job, task.index).into_iter().map(named).collect();
+        }
         let with_chunks =
             inputs.iter().filter_map(|(object, _)| Some((*object, chunks.get(object)?)));
         let choose =
             |(object, chunks): (_, &Vec<_>)| scheduler.part_for_placement(task.job, object, chunks);
         let near: Vec<_> = with_chunks.filter_map(choose).collect();
-        let mut inputs: Vec<_> = inputs.iter().copied().chain(near).collect();
+        let mut inputs: Vec<_> = inputs.iter().copied().chain(near).chain(copies).collect();
         inputs.sort_unstable();
         inputs.dedup_by_key(|(object, _)| *object);
         inputs.into()
@@ -78,7 +93,7 @@ impl DispatcherCore {
         }
         loop {
             let DispatcherCore { exchange, clock, jobs, scheduler, .. } = self;
-            let Some(effect) = exchange.next(clock.now_us(), jobs, scheduler, &ChunksOfInputs)
+            let Some(effect) = exchange.next(clock.now_us(), jobs, scheduler, &InputsAndParts)
             else {
                 break;
             };
@@ -128,6 +143,10 @@ impl DispatcherCore {
             }
             Command::Hold { executor, object, holders } => {
                 self.have_held(executor, object, &holders)
+            }
+            Command::Derive { executor, object, size_bytes, holders } => {
+                let holders = self.executors.where_to_ask(&holders);
+                self.executors.send(executor, ToExecutor::Derive { object, size_bytes, holders })
             }
             Command::Release { executor, object } => {
                 self.executors.send(executor, ToExecutor::Release { object })
@@ -222,10 +241,10 @@ impl DispatcherCore {
         // Hints name places in the list of ids, which is sorted and has each object once.
         let ids: Vec<ObjectId> = if hints.is_empty() {
             Vec::new()
-        } else if job.spec.chunks.is_empty() {
+        } else if job.spec.chunks.is_empty() && !job.spec.reads_copies {
             job.input_ids(&item).into_iter().map(|(object, _)| object).collect()
         } else {
-            // Chunks are among the inputs by which it was placed.
+            // Chunks and derived copies are among the inputs by which it was placed.
             self.scheduler.input_ids(task)
         };
         let holders_of = |object: ObjectId| {
@@ -241,10 +260,11 @@ impl DispatcherCore {
             )
         });
         let mut inputs = inputs.collect::<Vec<_>>().into_iter();
+        let copies = self.copy_hints(executor, task, hints, &ids);
         let places = self.messages_of_places(executor, inputs.as_mut_slice());
         let template = item.template;
         self.send_template(executor, task.job, template);
-        for message in places {
+        for message in places.into_iter().chain(copies) {
             self.executors.send(executor, message);
         }
         while inputs.len() > INPUTS_PART {
@@ -254,6 +274,28 @@ impl DispatcherCore {
         let assignment =
             Assignment { task, attempt, template, values: item.values, inputs: inputs.collect() };
         self.executors.send(executor, ToExecutor::Assign(assignment));
+    }
+
+    /// The message with hints about derived copies that a task reads, if there are any. `ids` are
+    /// the objects that hints name.
+    fn copy_hints(
+        &self,
+        executor: ExecutorId,
+        task: TaskId,
+        hints: &[Hint],
+        ids: &[ObjectId],
+    ) -> Option<ToExecutor> {
+        let job = self.jobs.get(task.job).filter(|job| job.spec.reads_copies)?;
+        self.executors.get(executor).filter(|entry| entry.minor >= MINOR_OF_COPIES)?;
+        let hinted: BTreeMap<_, _> =
+            hints.iter().map(|hint| (ids[hint.input as usize], &hint.holders)).collect();
+        let hint = |CopyToRead { copy: object, .. }| {
+            let holders = self.executors.where_to_ask(hinted.get(&object)?);
+            let size_bytes = self.scheduler.explain_object(object)?.size_bytes;
+            Some(CopyHint { object, size_bytes, holders })
+        };
+        let hints: Vec<_> = copies_of(job, task.index).into_iter().filter_map(hint).collect();
+        (!hints.is_empty()).then_some(ToExecutor::Copies(hints))
     }
 
     /// The messages with the places of named inputs for an executor, if there are any. Each source

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use eyas_session::Outbox;
 use eyas_types::matching::Labels;
-use eyas_types::{ExecutorLoad, JobId, ObjectId, Reads, Resources, TaskId};
+use eyas_types::{CopyNews, ExecutorLoad, JobId, ObjectId, Reads, Resources, TaskId};
 use eyas_wire::executor::{FromExecutor, Registration, ToExecutor, TransferAddress};
 use eyas_wire::pool::NodeOrigin;
 
@@ -98,7 +98,10 @@ impl ConnectedExecutor {
             FromExecutor::Heartbeat { free_disk_bytes } => {
                 self.free_disk_bytes = Some(*free_disk_bytes);
             }
-            FromExecutor::Stored { object, size_bytes } => self.stored(*object, *size_bytes),
+            FromExecutor::Stored { object, size_bytes }
+            | FromExecutor::Copy { object, news: CopyNews::Made { size_bytes, .. } } => {
+                self.stored(*object, *size_bytes);
+            }
             FromExecutor::Evicted { object } | FromExecutor::NotHeld { object, .. } => {
                 self.evicted(*object);
             }

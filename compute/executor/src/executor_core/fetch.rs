@@ -1,19 +1,23 @@
-//! Fetches inputs of tasks and objects to be held, and reports how each fetch ended.
+//! Fetches inputs of tasks and objects to be held, and reports how each fetch ended. Also reports
+//! derived copies: what tasks have made of their inputs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use eyas_node::{Event, FetchFailure};
 use eyas_store::PlacesOfFile;
-use eyas_transfer::{FetchError, FetchErrorKind, FetchSource, FetchedObject, Fetcher, PeerHolder};
+use eyas_transfer::{FetchError, FetchErrorKind, FetchSource, FetchedObject, Fetcher};
 use eyas_types::named::name_in;
 use eyas_types::outcome::FailureKind;
-use eyas_types::{Name, ObjectId, ObjectSpec, Origin, TaskId};
+use eyas_types::{CopyNews, FileMode, Name, ObjectId, ObjectSpec, Origin, TaskId, shown};
 use eyas_wire::executor::{AssignedInput, Assignment, FromExecutor, PeerHint};
 use tokio::task::AbortHandle;
 
 use super::{ActiveFetch, ExecutorCore, ObjectToHold};
-use crate::task::TaskRunner;
+use crate::task::copies::peer_holder;
+use crate::task::derived_copy::{CopyOfInput, CopyOrigin, CopySource};
+use crate::task::output_claim::Question;
+use crate::task::{AssignedTask, TaskRunner};
 
 impl ExecutorCore {
     /// The ids of a task's inputs in the store. Tasks that are assigned one after the other often
@@ -39,8 +43,10 @@ impl ExecutorCore {
     pub(super) fn fetch(&mut self, object: ObjectId, task: Option<TaskId>) {
         let wanted = match task {
             Some(task) => {
-                let task = &self.tasks[&task].task;
-                let input = task.input(object).expect("the task needs it");
+                let task = self.tasks[&task].task.clone();
+                let Some(input) = task.input(object) else {
+                    return self.fetch_copy(object, &task);
+                };
                 let places = task.places.get(&input.object.source).cloned().unwrap_or_default();
                 let (object, holders) = (input.object.clone(), input.holders.clone());
                 ObjectToHold { object, holders, places }
@@ -75,6 +81,30 @@ impl ExecutorCore {
         });
         let abort = Some(fetch.abort_handle());
         self.fetching.insert(object, ActiveFetch { size_bytes, is_kept, abort });
+    }
+
+    /// Starts the fetch of a derived copy that a task reads. If no executor gives it, the task
+    /// reads the source.
+    fn fetch_copy(&mut self, object: ObjectId, task: &AssignedTask) {
+        // There is none if the copy was here, and was damaged before the task has started.
+        let hint = task.copies.get(&object).cloned().zip(task.source_of(object));
+        let Some(((size_bytes, holders), source)) = hint else {
+            let failure = FetchFailure::Unavailable;
+            return self.events.push_back(Event::FetchFailed { object, failure });
+        };
+        let mode = FileMode::of_source(source.object.mode.bits());
+        let name = format!("the content of {}", shown(source.object.base_name()));
+        let holders: Vec<_> = holders.into_iter().map(peer_holder).collect();
+        let (fetcher, core) = (self.fetcher.clone(), self.handle.clone());
+        let fetch = self.runner.movers.spawn(async move {
+            let began = Instant::now();
+            let fetched = fetcher.fetch_copy((object, size_bytes, mode), &name, &holders).await;
+            if let Some(core) = core.upgrade() {
+                core.lock().fetched(object, fetched.map(|_| Origin::Peer), began.elapsed());
+            }
+        });
+        let abort = Some(fetch.abort_handle());
+        self.fetching.insert(object, ActiveFetch { size_bytes, is_kept: false, abort });
     }
 
     /// The places of a named object, and that the dispatcher is told which are passed over.
@@ -130,6 +160,64 @@ impl ExecutorCore {
         FetchFailure::Unavailable
     }
 
+    // ---- derived copies
+
+    /// A task reads a derived copy, which is here. What others may fetch, the dispatcher is told
+    /// before the node decides: the node may evict the copy.
+    pub(super) fn derived(&mut self, task: TaskId, copy: CopyOfInput) {
+        let CopyOfInput { source, object, size_bytes, origin } = copy;
+        match origin {
+            CopyOrigin::Made { took_us } if self.gives_copies => {
+                self.tell_copy(object, CopyNews::Made { size_bytes, took_us });
+            }
+            CopyOrigin::Fetched { took_us } => {
+                let from = Origin::Peer;
+                self.tell_at_once(FromExecutor::Fetched { object, from, took_us });
+                self.tell_at_once(FromExecutor::Stored { object, size_bytes });
+            }
+            CopyOrigin::Here | CopyOrigin::Made { .. } => {}
+        }
+        let took_us = origin.took_us();
+        self.events.push_back(Event::Derived { task, source, object, size_bytes, took_us });
+        self.settle();
+    }
+
+    /// A task needs a derived copy. Its node asks for each copy once at a time.
+    pub(super) fn want_copy(&mut self, object: ObjectId) -> Option<Arc<Question<CopySource>>> {
+        if !self.gives_copies {
+            return None;
+        }
+        let question = Arc::new(Question::default());
+        self.wanted_copies.insert(object, question.clone());
+        self.tell_copy(object, CopyNews::Wanted);
+        Some(question)
+    }
+
+    /// The dispatcher says where to get a copy. If no task waits for that any longer, it is told.
+    pub(super) fn answer_copy(&mut self, object: ObjectId, source: CopySource) {
+        match self.wanted_copies.remove(&object) {
+            Some(question) => question.answer(source),
+            None => self.no_copy(object, false),
+        }
+    }
+
+    /// A copy that was wanted is not here, or is given to no others.
+    pub(super) fn no_copy(&mut self, object: ObjectId, is_private: bool) {
+        self.wanted_copies.remove(&object);
+        self.tell_copy(object, if is_private { CopyNews::Private } else { CopyNews::Missing });
+    }
+
+    /// A copy was fetched for a task that has gone.
+    pub(super) fn found_copy(&mut self, object: ObjectId, size_bytes: u64) {
+        self.tell(FromExecutor::Stored { object, size_bytes });
+        self.events.push_back(Event::Found { object, size_bytes });
+        self.settle();
+    }
+
+    fn tell_copy(&mut self, object: ObjectId, news: CopyNews) {
+        self.tell_at_once(FromExecutor::Copy { object, news });
+    }
+
     /// Aborts all fetches: no task will read the objects here.
     pub fn abandon_fetches(&mut self) {
         self.fetching.retain(|_, fetch| {
@@ -145,13 +233,7 @@ async fn fetch_shared(
     hints: Vec<PeerHint>,
     places: PlacesOfFile,
 ) -> Result<Origin, FetchError> {
-    let holders = hints.into_iter().map(|PeerHint { transfer, is_relay, others }| PeerHolder {
-        addr: transfer.address,
-        proxy: transfer.proxy,
-        is_relay,
-        others,
-    });
-    let holders: Vec<_> = holders.collect();
+    let holders: Vec<_> = hints.into_iter().map(peer_holder).collect();
     let FetchedObject { from, near_bytes, .. } = fetcher.fetch_from(spec, &holders, places).await?;
     Ok(match from {
         FetchSource::Local => Origin::Local,

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use eyas_store::ObjectStore;
 use eyas_types::{Input, Name, ObjectId, PartOfFile, TaskId, TaskTemplate};
-use eyas_wire::executor::{AssignedInput, Assignment};
+use eyas_wire::executor::{AssignedInput, Assignment, PeerHint};
 
 /// A list of up to this many inputs is searched from its beginning.
 const FEW_INPUTS: usize = 16;
@@ -20,6 +21,8 @@ pub(crate) struct AssignedTask {
     by_id: Vec<u32>,
     /// Places of its named inputs, by their sources.
     pub places: HashMap<Name, Vec<Name>>,
+    /// Derived copies that other executors may give, with their sizes.
+    pub copies: HashMap<ObjectId, (u64, Vec<PeerHint>)>,
     /// Whether other tasks read the same objects.
     pub is_sharing: bool,
     pub arrived: Instant,
@@ -37,8 +40,33 @@ impl AssignedTask {
             by_id = (0..objects.len() as u32).collect();
             by_id.sort_unstable_by_key(|index| objects[*index as usize]);
         }
-        let (places, arrived) = (HashMap::new(), Instant::now());
-        AssignedTask { assignment, template, objects, by_id, places, is_sharing, arrived }
+        AssignedTask {
+            assignment,
+            template,
+            objects,
+            by_id,
+            places: HashMap::new(),
+            copies: HashMap::new(),
+            is_sharing,
+            arrived: Instant::now(),
+        }
+    }
+
+    /// Its inputs, by their ids and sizes in the store: the sources, or derived copies in their
+    /// places where `size_of` knows the size.
+    pub fn stored_inputs(
+        &self,
+        size_of: impl Fn(ObjectId, ObjectId) -> Option<u64>,
+    ) -> Vec<(ObjectId, u64)> {
+        let stored = self.assignment.inputs.iter().zip(&self.objects).map(|(input, source)| {
+            let copy = self.copy_of(input, *source);
+            let copy = copy.and_then(|copy| Some((copy, size_of(*source, copy)?)));
+            copy.unwrap_or((*source, input.object.size_bytes()))
+        });
+        let mut inputs: Vec<_> = stored.collect();
+        inputs.sort_unstable();
+        inputs.dedup();
+        inputs
     }
 
     /// The input that has this id in the store.
@@ -55,8 +83,28 @@ impl AssignedTask {
         Some(&self.assignment.inputs[index])
     }
 
+    /// The input of which this derived copy was made.
+    pub fn source_of(&self, copy: ObjectId) -> Option<&AssignedInput> {
+        let mut inputs = self.assignment.inputs.iter().zip(&self.objects);
+        inputs.find(|(input, source)| self.copy_of(input, **source) == Some(copy)).map(|it| it.0)
+    }
+
+    fn copy_of(&self, input: &AssignedInput, source: ObjectId) -> Option<ObjectId> {
+        input.part?.copy_of(source, &self.template.preparations)
+    }
+
     pub fn id(&self) -> TaskId {
         self.assignment.task
+    }
+
+    /// Ids of its inputs, without sources of derived copies that are not here: the copies are here,
+    /// and the task needs no more.
+    pub(super) fn linked_sources(&self, store: &ObjectStore) -> impl Iterator<Item = ObjectId> {
+        let inputs = self.assignment.inputs.iter().zip(&self.objects);
+        let counts = |(input, source): &(&AssignedInput, &ObjectId)| {
+            self.copy_of(input, **source).is_none() || store.contains(**source)
+        };
+        inputs.filter(counts).map(|(_, source)| *source)
     }
 
     /// Ids of the contents of its compressed inputs to which it has links.

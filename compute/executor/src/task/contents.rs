@@ -5,6 +5,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
+use std::time::Instant;
 
 use eyas_node::StoreLimits;
 use eyas_store::compressed::{Compression, DecompressError, compression_of, decompress};
@@ -13,6 +14,8 @@ use eyas_types::outcome::FailureKind;
 use eyas_types::{FileMode, ObjectId, units};
 use thiserror::Error;
 
+use super::copy_request::{CopyRequest, MIN_GIVEN_BYTES, ObtainedCopy};
+use super::derived_copy::CopyOrigin;
 use super::disk_full;
 use super::makings::Makings;
 
@@ -67,6 +70,21 @@ impl ContentError {
     }
 }
 
+/// The content of an input, which is in the store.
+pub(super) struct Content {
+    /// The input itself if it is not compressed.
+    pub object: ObjectId,
+    pub origin: CopyOrigin,
+    /// The request for it, to be ended when it is counted.
+    pub request: Option<CopyRequest>,
+}
+
+impl Content {
+    fn here(object: ObjectId) -> Self {
+        Content { object, origin: CopyOrigin::Here, request: None }
+    }
+}
+
 /// The contents of compressed inputs in a node's store.
 pub(crate) struct Contents {
     store: ObjectStore,
@@ -85,30 +103,47 @@ impl Contents {
 
     /// Puts the content of an object of the store into the store, unless it is there, by way of a
     /// new file at this path. `name` is the name of the file. Blocks as long as `is_wanted` returns
-    /// true. Returns the object itself if it is not compressed.
-    pub fn make(
+    /// true. `obtain` gets a large content, of this mode, from another executor; `None` if it is no
+    /// longer wanted.
+    pub(super) fn make(
         &self,
         (source, name): (ObjectId, &[u8]),
         path: &Path,
         is_wanted: impl Fn() -> bool,
-    ) -> Result<ObjectId, ContentError> {
+        obtain: impl FnOnce(ObjectId, FileMode) -> Option<ObtainedCopy>,
+    ) -> Result<Content, ContentError> {
         let object = source.decompressed();
         if self.store.contains(object) {
-            return Ok(object);
+            return Ok(Content::here(object));
         }
-        let compressed = self.store.open_object(source)?.file;
-        let Some(how) = compression_of(&compressed, name)? else { return Ok(source) };
+        let compressed = self.store.open_object(source)?;
+        let Some(how) = compression_of(&compressed.file, name)? else {
+            return Ok(Content::here(source));
+        };
         let Some(_making) = self.makings.begin(object, &is_wanted) else {
             return Err(DecompressError::Stopped.into());
         };
         if self.store.contains(object) {
-            return Ok(object);
+            return Ok(Content::here(object));
         }
         let mode = match self.store.presence(source) {
             Presence::Ready { executable: true, .. } => FileMode::EXECUTABLE,
             _ => FileMode::READABLE,
         };
-        let made = self.write(compressed, how, path, is_wanted);
+        let request = if compressed.size_bytes < MIN_GIVEN_BYTES {
+            None
+        } else {
+            match obtain(object, mode) {
+                None => return Err(DecompressError::Stopped.into()),
+                Some(ObtainedCopy::Fetched { took_us, request }) => {
+                    let origin = CopyOrigin::Fetched { took_us };
+                    return Ok(Content { object, origin, request: Some(request) });
+                }
+                Some(ObtainedCopy::ToMake(request)) => request,
+            }
+        };
+        let began = Instant::now();
+        let made = self.write(compressed.file, how, path, is_wanted);
         let kept = made.and_then(|()| Ok(self.store.adopt_as(path, object, mode)?));
         // It has a name in the store now, or is of no use.
         if let Err(error) = fs::remove_file(path)
@@ -116,7 +151,8 @@ impl Contents {
         {
             tracing::warn!(path = %path.display(), "cannot remove a file: {error}");
         }
-        kept.map(|_| object)
+        kept?;
+        Ok(Content { object, origin: CopyOrigin::made_since(began), request })
     }
 
     fn write(

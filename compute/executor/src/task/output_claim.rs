@@ -17,6 +17,8 @@ use std::time::Duration;
 
 use eyas_types::{ObjectId, PlaceId, Status, TaskId};
 
+use super::derived_copy::{CopyOfInput, CopySource};
+
 /// Time between two checks whether the answer is still wanted.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 
@@ -30,8 +32,20 @@ pub(crate) trait ClaimPlaces: Send + Sync {
     /// [control](crate::process::ProcessControl) grants them.
     fn lend(&self, task: TaskId, lends: bool);
 
-    /// A task reads a file that was made of one of its inputs, and is in the store.
-    fn derived(&self, task: TaskId, source: ObjectId, object: ObjectId, size_bytes: u64);
+    /// A task reads something that was made of one of its inputs, and is here.
+    fn derived(&self, task: TaskId, copy: CopyOfInput);
+
+    /// Asks where to get a derived copy. `None` if executors do not give each other any.
+    fn want_copy(&self, object: ObjectId) -> Option<Arc<Question<CopySource>>>;
+
+    /// A copy that was wanted is not here, or is given to no others.
+    fn no_copy(&self, object: ObjectId, is_private: bool);
+
+    /// A copy was fetched, and the task that wanted it has gone.
+    fn found_copy(&self, object: ObjectId, size_bytes: u64);
+
+    /// Whether a folder of this size, made in this time, is given to other executors.
+    fn gives_folder(&self, size_bytes: u64, took_us: u64) -> bool;
 
     /// Claims places for a try of a task.
     fn claim(&self, task: TaskId, attempt: u32, places: Vec<PlaceId>) -> Arc<Claim>;
@@ -55,7 +69,7 @@ impl<T> Default for Question<T> {
     }
 }
 
-impl<T: Copy> Question<T> {
+impl<T: Clone> Question<T> {
     /// Records the dispatcher's answer.
     pub fn answer(&self, answer: T) {
         *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
@@ -67,7 +81,7 @@ impl<T: Copy> Question<T> {
         let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         while is_wanted() {
             if answer.is_some() {
-                return *answer;
+                return answer.clone();
             }
             answer = self
                 .answered

@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use super::disk_full;
 use super::makings::{Making, Makings};
+use super::sandbox;
 
 /// The folders of a node.
 #[derive(Default)]
@@ -85,6 +86,27 @@ pub(super) struct WalkError {
 /// Whether there is a folder at a path, and no link to one.
 pub(super) fn is_folder(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
+}
+
+/// A folder that is removed when dropped.
+pub(super) struct FolderInMaking(pub PathBuf);
+
+impl FolderInMaking {
+    /// Leaves the folder where it is.
+    pub fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for FolderInMaking {
+    fn drop(&mut self) {
+        if self.0.as_os_str().is_empty() {
+            return;
+        }
+        if let Err(error) = sandbox::remove(&self.0) {
+            tracing::warn!(folder = %self.0.display(), "cannot remove a folder: {error}");
+        }
+    }
 }
 
 /// Lets the owner of a folder use it, whatever the command has made of its mode.

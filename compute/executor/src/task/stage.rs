@@ -12,12 +12,17 @@ use std::time::{Duration, Instant};
 
 use eyas_store::{StoreErrorKind, name_of, path_of};
 use eyas_types::outcome::FailureKind;
-use eyas_types::{Name, ObjectId, PartOfFile, Program, Status, WorkingFolder, shown};
+use eyas_types::{
+    FileMode, Name, ObjectId, Origin, PartOfFile, Program, Reads, Status, WorkingFolder, shown,
+};
 use eyas_wire::executor::AssignedInput;
 
-use super::contents::ContentError;
+use super::contents::{Content, ContentError};
+use super::copies::CopyExchange;
+use super::copy_request::{CopyRequest, ObtainedCopy};
+use super::derived_copy::{CopyOfInput, CopyOrigin};
 use super::input_list::{InputListError, InputLists};
-use super::prepared::{PreparedFolder, WalkError, is_folder, open_up};
+use super::prepared::{FolderInMaking, PreparedFolder, WalkError, is_folder, open_up};
 use super::sandbox::{self, PartError, Sandbox};
 use super::status::{failed, status_of};
 use super::{EXECUTOR_VARIABLE, StoreChanges, TASK_VARIABLE, TaskRun, TaskRunner, disk_full};
@@ -64,7 +69,8 @@ impl TaskRunner {
         let remember = template.outputs.iter().any(|output| output.pattern.is_glob());
         let timeout = template.timeout_us.map(Duration::from_micros);
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        let mut staging = Staging { run, sandbox, groups, remember, deadline };
+        let fetched = Reads::default();
+        let mut staging = Staging { run, sandbox, groups, remember, deadline, fetched };
         let mut failure = None;
         let all = paths.iter().zip(&run.task.objects).zip(&run.task.assignment.inputs);
         for ((path, object), input) in all.skip(are_staged) {
@@ -79,6 +85,7 @@ impl TaskRunner {
                 changes.missing.push(*object);
             }
         }
+        changes.fetched = staging.fetched;
         if let Some(failure) = failure {
             return Err(failure);
         }
@@ -138,10 +145,16 @@ impl TaskRunner {
         let StagedSource { input, object, path } = *source;
         let (name, at) = (input.object.base_name(), self.new_folder("content"));
         loop {
-            let content = self.contents.make((object, name), &at, || staging.goes_on())?;
+            let goes_on = || staging.goes_on();
+            let copies = CopyExchange { runner: self, run: staging.run };
+            let content = self.contents.make((object, name), &at, goes_on, |content, mode| {
+                copies.obtain((content, mode, name), &goes_on)
+            })?;
+            let Content { object: content, origin, request } = content;
             // One that an earlier executor has left is read once.
             if content != object && self.store.verify(content)? {
-                staging.count(object, content, self.store.size_of(content));
+                let size_bytes = self.store.size_of(content);
+                staging.count((object, content, size_bytes), origin, request);
             }
             let staged = match is_copied {
                 true => staging.sandbox.stage_copy(&self.store, content, path, staging.remember),
@@ -173,12 +186,12 @@ impl TaskRunner {
         };
         let object = source.object.prepared(command);
         loop {
-            let folder = match self.prepared.get(object) {
-                Some(folder) => folder,
+            let (folder, origin) = match self.prepared.get(object) {
+                Some(folder) => (folder, CopyOrigin::Here),
                 None => self.prepare(staging, source, (command, object))?,
             };
             // From here on, the folder stays until the task has ended.
-            staging.count(source.object, object, Some(folder.size_bytes));
+            staging.count((source.object, object, Some(folder.size_bytes)), origin, None);
             // It may have been evicted just before.
             let Some(folder) = self.prepared.get(object) else { continue };
             let linked = staging.sandbox.link(&folder.path, source.path, staging.remember);
@@ -190,20 +203,79 @@ impl TaskRunner {
         }
     }
 
-    /// Makes a folder of an input, unless another task has made it meanwhile.
+    /// Makes a folder of an input, or gets it from another executor, unless another task has done
+    /// so meanwhile.
     fn prepare(
         &self,
         staging: &mut Staging<'_>,
         source: &StagedSource<'_>,
         (command, object): (&Name, ObjectId),
-    ) -> Result<PreparedFolder, StageFailure> {
+    ) -> Result<(PreparedFolder, CopyOrigin), StageFailure> {
         let Some(_making) = self.prepared.begin(object, || staging.goes_on()) else {
             return Err(staging.stopped().into());
         };
         if let Some(folder) = self.prepared.get(object) {
-            return Ok(folder);
+            return Ok((folder, CopyOrigin::Here));
         }
-        let scratch = Scratch(self.new_folder("prepare"));
+        let name = source.input.object.base_name();
+        let copies = CopyExchange { runner: self, run: staging.run };
+        let copy = (object.packed(), FileMode::READABLE, name);
+        let began = Instant::now();
+        let request = match copies.obtain(copy, &|| staging.goes_on()) {
+            None => return Err(staging.stopped().into()),
+            Some(ObtainedCopy::ToMake(request)) => request,
+            Some(ObtainedCopy::Fetched { took_us, request }) => {
+                let packed = object.packed();
+                let copy = (source.object, packed, self.store.size_of(packed));
+                staging.count(copy, CopyOrigin::Fetched { took_us }, Some(request));
+                match copies.unpack_folder(object, &|| staging.goes_on()) {
+                    Ok(folder) => return Ok((folder, CopyOrigin::made_since(began))),
+                    Err(_) if !staging.goes_on() => return Err(staging.stopped().into()),
+                    Err(why) => tracing::warn!("a folder is made here, not unpacked: {why}"),
+                }
+                None
+            }
+        };
+        let began = Instant::now();
+        let folder = self.make_folder(staging, source, (command, object))?;
+        let origin = CopyOrigin::made_since(began);
+        if let Some(request) = request {
+            self.give_folder(staging, (source.object, object), &folder, (origin, request));
+        }
+        Ok((folder, origin))
+    }
+
+    /// Lets other executors fetch a folder that was made, if that is worthwhile.
+    fn give_folder(
+        &self,
+        staging: &mut Staging<'_>,
+        (source, object): (ObjectId, ObjectId),
+        folder: &PreparedFolder,
+        (origin, request): (CopyOrigin, CopyRequest),
+    ) {
+        let took_us = origin.took_us().unwrap_or_default();
+        let session = staging.run.claims.upgrade();
+        let gives = session.is_some_and(|it| it.gives_folder(folder.size_bytes, took_us));
+        let copies = CopyExchange { runner: self, run: staging.run };
+        let goes_on = || staging.goes_on();
+        let packed = gives.then(|| copies.pack_folder(object, folder, &goes_on)).flatten();
+        match packed {
+            Some(size_bytes) => {
+                let copy = (source, object.packed(), Some(size_bytes));
+                staging.count(copy, origin, Some(request));
+            }
+            None => request.end_private(),
+        }
+    }
+
+    /// Makes a folder of an input.
+    fn make_folder(
+        &self,
+        staging: &mut Staging<'_>,
+        source: &StagedSource<'_>,
+        (command, object): (&Name, ObjectId),
+    ) -> Result<PreparedFolder, StageFailure> {
+        let scratch = FolderInMaking(self.new_folder("prepare"));
         let name = shown(source.input.object.base_name()).to_string();
         let why = |kind, why: &dyn Display| {
             failed(kind, format!("cannot prepare {name} on {}: {why}", self.name))
@@ -238,7 +310,7 @@ impl TaskRunner {
         }
         let unusable = |error: WalkError| why(FailureKind::Start, &error);
         open_up(&out).map_err(unusable)?;
-        let made = Scratch(self.new_folder("prepared"));
+        let made = FolderInMaking(self.new_folder("prepared"));
         fs::rename(&out, &made.0).map_err(disk)?;
         let folder = self.prepared.add(object, made.0.clone()).map_err(unusable)?;
         made.keep();
@@ -285,6 +357,8 @@ struct Staging<'a> {
     remember: bool,
     /// The task does not wait longer for what other tasks make.
     deadline: Option<Instant>,
+    /// Derived copies that other executors have sent.
+    fetched: Reads,
 }
 
 impl Staging<'_> {
@@ -298,9 +372,21 @@ impl Staging<'_> {
     }
 
     /// Has the node's decider count and keep what was made of an input, until the task has ended.
-    fn count(&self, source: ObjectId, object: ObjectId, size_bytes: Option<u64>) {
-        if let (Some(session), Some(size_bytes)) = (self.run.claims.upgrade(), size_bytes) {
-            session.derived(self.run.task.id(), source, object, size_bytes);
+    pub fn count(
+        &mut self,
+        (source, object, size_bytes): (ObjectId, ObjectId, Option<u64>),
+        origin: CopyOrigin,
+        request: Option<CopyRequest>,
+    ) {
+        let (Some(session), Some(size_bytes)) = (self.run.claims.upgrade(), size_bytes) else {
+            return;
+        };
+        if matches!(origin, CopyOrigin::Fetched { .. }) {
+            self.fetched.add(Origin::Peer, size_bytes);
+        }
+        session.derived(self.run.task.id(), CopyOfInput { source, object, size_bytes, origin });
+        if let Some(request) = request {
+            request.end();
         }
     }
 }
@@ -335,27 +421,6 @@ fn last_lines(printed: &[u8]) -> String {
     let lines: Vec<_> = printed.trim_ascii().split(|byte| *byte == b'\n').collect();
     let last = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
     last.iter().map(|line| shown(line).to_string()).collect::<Vec<_>>().join("; ")
-}
-
-/// A folder that is removed when dropped.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    /// Leaves the folder where it is.
-    fn keep(mut self) {
-        self.0.clear();
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if self.0.as_os_str().is_empty() {
-            return;
-        }
-        if let Err(error) = sandbox::remove(&self.0) {
-            tracing::warn!(folder = %self.0.display(), "cannot remove a folder: {error}");
-        }
-    }
 }
 
 /// The line of a preparation for `sh`: `{in}` is its first argument and `{out}` its second.

@@ -1,6 +1,7 @@
 //! Replication: which executors get which objects from where, beyond what tasks read: kept objects,
 //! pushes, and the sources of all fetches.
 
+mod copies;
 mod kept;
 mod pushes;
 mod sources;
@@ -9,10 +10,11 @@ mod spanning_tree;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use eyas_types::{ExecutorId, ObjectId};
+use eyas_types::{CopyNews, ExecutorId, ObjectId};
 
 use crate::event::{Effect, Hint, Holder, PlacementCommand, PushId};
 use crate::state::{ExecutorKey, ObjectKey, SchedulerState, TaskKey};
+use copies::DerivedCopies;
 use kept::KeptObjects;
 #[cfg(test)]
 pub(crate) use pushes::MAX_PUSHED_AT_ONCE;
@@ -26,6 +28,7 @@ pub(crate) use spanning_tree::SpanningTree;
 pub(crate) struct Replication {
     kept: KeptObjects,
     pushes: PushTable,
+    copies: DerivedCopies,
     /// Whether executors are told who holds the inputs of their tasks.
     gives_hints: bool,
     /// Whether an executor that is still receiving an object may give it.
@@ -37,6 +40,7 @@ impl Replication {
         Replication {
             kept: KeptObjects::default(),
             pushes: PushTable::default(),
+            copies: DerivedCopies::new(from_relays),
             gives_hints,
             from_relays,
         }
@@ -62,9 +66,13 @@ impl Replication {
             return Box::default();
         }
         let mut hints = Vec::new();
+        let covered = state.covered(executor, state.inputs(task));
         for index in 0..state.inputs(task).len() {
             let object = state.inputs(task)[index];
-            if !state.executors[executor].replicas.contains_key(&object) {
+            if !state.executors[executor].replicas.contains_key(&object)
+                && covered.binary_search(&object).is_err()
+                && copies::is_fetched(state, executor, object)
+            {
                 let holders = self.holders_for(state, executor, task, object);
                 if !holders.is_empty() {
                     hints.push(Hint { input: index as u32, holders });
@@ -83,7 +91,9 @@ impl Replication {
         }
         for index in 0..state.inputs(task).len() {
             let object = state.inputs(task)[index];
-            if !state.executors[executor].replicas.contains_key(&object) {
+            if !state.executors[executor].replicas.contains_key(&object)
+                && copies::is_fetched(state, executor, object)
+            {
                 self.holders_for(state, executor, task, object);
                 state.catalog.refer(state.catalog[object].id, state.catalog.size_bytes(object));
                 state.note_fetched(task, object);
@@ -136,6 +146,11 @@ impl Replication {
         sources::plan(state, request, turn)
     }
 
+    #[cfg(test)]
+    pub fn copies(&self) -> &DerivedCopies {
+        &self.copies
+    }
+
     // ---- executors
 
     /// An executor has joined, with objects that it holds.
@@ -166,6 +181,7 @@ impl Replication {
             self.kept.draining(state, state.executors[executor].id, held, effects);
         }
         self.pushes.draining(state, executor);
+        self.copies.gone(state, state.executors[executor].id, effects);
     }
 
     /// An executor has left.
@@ -196,6 +212,7 @@ impl Replication {
         if state.replicas(object) > 0 {
             self.kept.stored(state, executor, object, effects);
         }
+        self.copies.stored(state, executor, object, effects);
         self.pushes.answered(state, &self.kept, executor, (object, true), effects);
     }
 
@@ -220,6 +237,27 @@ impl Replication {
         effects: &mut Vec<Effect>,
     ) {
         self.kept.gone(state, executor, object, effects);
+    }
+
+    // ---- derived copies
+
+    /// An executor reports something of a derived copy, which the catalog knows.
+    pub fn copy_news(
+        &mut self,
+        state: &mut SchedulerState,
+        executor: ExecutorId,
+        (object, news): (ObjectId, CopyNews),
+        effects: &mut Vec<Effect>,
+    ) {
+        let copies = &mut self.copies;
+        match news {
+            CopyNews::Wanted => copies.wanted(state, executor, object, effects),
+            CopyNews::Made { took_us, .. } => {
+                copies.made(state, executor, (object, took_us), effects)
+            }
+            CopyNews::Missing => copies.not_made(state, executor, (object, false), effects),
+            CopyNews::Private => copies.not_made(state, executor, (object, true), effects),
+        }
     }
 
     // ---- kept objects

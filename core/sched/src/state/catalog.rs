@@ -4,6 +4,7 @@
 //! Loosely coherent: it is what executors last reported. An object is remembered while a task names
 //! it or an executor holds it.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use eyas_types::ObjectId;
@@ -23,6 +24,17 @@ pub(crate) struct Catalog {
     free: Vec<ObjectKey>,
     /// Number of times that a replica was added or removed.
     replica_changes: u64,
+    /// Objects that are derived copies. Apart from the objects, of which few are.
+    copies: BTreeMap<ObjectKey, KnownCopy>,
+}
+
+/// A derived copy.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct KnownCopy {
+    /// The object that it is made of, if tasks were named that read the copy.
+    pub of: Option<ObjectId>,
+    /// Seconds in which an executor has made it.
+    pub made_s: Option<f64>,
 }
 
 pub(crate) struct CatalogObject {
@@ -69,6 +81,33 @@ impl Catalog {
         key
     }
 
+    /// Names a derived copy that tasks read. Returns its size if it is known; else `size_bytes`
+    /// stands for the size.
+    pub fn name_copy(&mut self, copy: ObjectId, of: ObjectId, size_bytes: u64) -> u64 {
+        let known = self.find(copy).map(|key| self.size_bytes(key));
+        let size_bytes = known.unwrap_or(size_bytes);
+        let key = self.key_for_replica(copy, size_bytes);
+        self.copies.entry(key).or_default().of = Some(of);
+        size_bytes
+    }
+
+    /// An executor has made a derived copy.
+    pub(super) fn copy_made(&mut self, copy: ObjectId, seconds: f64) {
+        if let Some(key) = self.find(copy) {
+            self.copies.entry(key).or_default().made_s = Some(seconds);
+        }
+    }
+
+    /// What is known of an object, if it is a derived copy.
+    pub fn copy(&self, key: ObjectKey) -> Option<KnownCopy> {
+        self.copies.get(&key).copied()
+    }
+
+    /// Whether some inputs are derived copies.
+    pub fn has_copies(&self) -> bool {
+        !self.copies.is_empty()
+    }
+
     /// A task or push that named the object is forgotten. Whether the object is, too.
     pub fn release(&mut self, key: ObjectKey) -> bool {
         self.get_mut(key).references -= 1;
@@ -76,12 +115,13 @@ impl Catalog {
     }
 
     pub(super) fn forget_if_unused(&mut self, key: ObjectKey) -> bool {
-        let Catalog { keys, objects, .. } = self;
+        let Catalog { keys, objects, copies, .. } = self;
         let object = &mut objects[key.index()];
         let is_unused = object.references == 0 && object.holders.is_empty();
         if is_unused {
             object.waiting.clear();
             keys.part_mut(&object.id).remove(&object.id);
+            copies.remove(&key);
             self.free.push(key);
         }
         is_unused

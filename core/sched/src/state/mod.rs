@@ -29,7 +29,7 @@ use alloc::vec::Vec;
 
 use eyas_types::{Estimate, ExecutorId, JobId, Need, ObjectId, Origin, Resources, TaskId};
 
-pub(crate) use catalog::Catalog;
+pub(crate) use catalog::{Catalog, KnownCopy};
 pub(crate) use executors::{Executors, InFlight};
 pub(crate) use keys::{ClassKey, ExecutorKey, ObjectKey, PlacementLevel, TaskKey, Ticket};
 pub use matchmaking::Mismatch;
@@ -179,7 +179,8 @@ impl SchedulerState {
     }
 
     /// An executor reports the free disk for inputs and sandboxes.
-    pub fn set_free_disk(&mut self, executor: ExecutorKey, bytes: u64) {
+    pub fn set_free_disk(&mut self, executor: ExecutorId, bytes: u64) {
+        let Some(executor) = self.executors.find(executor) else { return };
         let before = self.executors.set_free_disk(executor, bytes);
         if before < bytes
             && before < self.queue.most_bytes()
@@ -213,6 +214,27 @@ impl SchedulerState {
         let key = self.catalog.key_for_replica(object, size_bytes);
         self.transfers.received(key, executor);
         self.add_replica(executor, key);
+    }
+
+    /// An executor has made a derived copy, which it holds.
+    pub fn copy_made(&mut self, executor: ExecutorId, copy: (ObjectId, u64), took_us: u64) {
+        let (object, size_bytes) = copy;
+        self.add_replica_of(executor, object, size_bytes);
+        self.catalog.copy_made(object, took_us as f64 / 1e6);
+    }
+
+    /// Of these objects, the inputs of a task, those that an executor need not have because it has
+    /// what was made of them, in order.
+    pub fn covered(&self, executor: ExecutorKey, inputs: &[ObjectKey]) -> Vec<ObjectKey> {
+        if !self.catalog.has_copies() {
+            return Vec::new();
+        }
+        let replicas = &self.executors[executor].replicas;
+        let held = inputs.iter().filter(|input| replicas.contains_key(*input));
+        let sources = held.filter_map(|input| self.catalog.copy(*input)?.of);
+        let mut covered: Vec<_> = sources.filter_map(|id| self.catalog.find(id)).collect();
+        covered.sort_unstable();
+        covered
     }
 
     /// An executor no longer has a replica that it had. Whether queued tasks want the object.
@@ -490,6 +512,9 @@ impl SchedulerState {
     /// receiver, which may be the executor itself and has it in a number of seconds, as far as
     /// `coming` knows. All others come from persistent storage together.
     ///
+    /// A derived copy that it lacks is made or fetched; a source of which it has the copy is not
+    /// needed.
+    ///
     /// For example, at 125 MB/s, two inputs of 10 MB from executors that give nothing else and two
     /// of 25 MB from persistent storage take 0.08 + 0.08 + 0.4 s.
     pub fn transfer_seconds(
@@ -499,11 +524,12 @@ impl SchedulerState {
         coming: impl Fn(ObjectKey) -> Option<(ExecutorKey, f64)>,
     ) -> f64 {
         let replicas = &self.executors[executor].replicas;
+        let covered = self.covered(executor, self.inputs(task));
         let (mut seconds, mut from_storage) = (0.0, 0);
         let inputs = self.queue[task].inputs.placed(&self.catalog);
-        for PlacedInput { object, count, bytes } in
-            inputs.filter(|input| !replicas.contains_key(&input.object))
-        {
+        for PlacedInput { object, count, bytes } in inputs.filter(|input| {
+            !replicas.contains_key(&input.object) && covered.binary_search(&input.object).is_err()
+        }) {
             let is_here = |giver: &ExecutorKey| self.transfers.is_one_site(*giver, executor);
             let holders = self.catalog[object].holders.iter().copied().take(SITE_LOOKS);
             let holders = holders.filter(is_here).take(ESTIMATE_LOOKS).map(|giver| (giver, 0.0));
@@ -517,7 +543,13 @@ impl SchedulerState {
                         .max(until_there)
                 }
             };
-            match givers.map(seconds_from).min_by(f64::total_cmp) {
+            let from_peer = givers.map(seconds_from).min_by(f64::total_cmp);
+            if let Some(KnownCopy { made_s, .. }) = self.catalog.copy(object) {
+                // The executor makes it or fetches it, whichever is sooner.
+                seconds += made_s.into_iter().chain(from_peer).reduce(f64::min).unwrap_or(0.0);
+                continue;
+            }
+            match from_peer {
                 Some(from_peer) => seconds += from_peer * count as f64,
                 None => from_storage += bytes,
             }

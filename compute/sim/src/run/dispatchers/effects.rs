@@ -152,6 +152,7 @@ impl Dispatchers<'_> {
             Command::Verify { executor, object } => {
                 (executor, ExecutorEvent::Verify { object: plan.outputs.object_of(object) })
             }
+            Command::Derive { .. } => unreachable!("simulated executors derive nothing"),
             Command::Pushed { push } => {
                 self.pushed(world);
                 return self.pass_to_scheduler(number, Event::PushEnded { push }, world);

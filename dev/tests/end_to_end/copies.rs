@@ -1,0 +1,186 @@
+//! Derived copies: what one node has made of an input, the others fetch.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::compressed::{archive, pack};
+use crate::support::{Cluster, wait_until};
+
+/// Lines of the file in the archive.
+const LINES: usize = 100_000;
+
+/// An input with a preparation that notes its beginning and takes long enough for its folder to be
+/// given to other nodes.
+fn prepared(cluster: &Cluster, first: &str) -> String {
+    archive(cluster, "db.tar", &"a line\n".repeat(LINES));
+    let log = cluster.work().join("log");
+    format!("db.tar,with=echo made >>{}; {first} tar xf {{in}} -C {{out}}; sleep 1", log.display())
+}
+
+fn made(cluster: &Cluster) -> usize {
+    cluster.read("log").lines().count()
+}
+
+/// Runs tasks with this input on the nodes where `requirements` hold. Each prints the number of
+/// lines.
+fn count_lines(cluster: &Cluster, with: &str, requirements: &str, more: &[&str]) -> String {
+    let words = ["run", "--report", "none", "--no-append", "-i", with];
+    let options = ["--requirements", requirements, "--sandbox"];
+    let script = ["--", "sh", "-c", "wc -l <db/text; sleep 0.2"];
+    cluster.run(&[&words[..], &options, more, &script].concat()).exits(0).stdout
+}
+
+/// Executors to which others have sent at least this many bytes.
+fn receivers(cluster: &Cluster, bytes: u64) -> usize {
+    let executors = cluster.ask(&["executor", "list"], "executors");
+    let from_peers = |executor: &serde_json::Value| {
+        executor["reads"]["peer"]["bytes"].as_u64().expect("a number")
+    };
+    executors.as_array().unwrap().iter().filter(|it| from_peers(it) >= bytes).count()
+}
+
+#[test]
+fn one_node_prepares_an_input_and_the_others_fetch_the_folder() {
+    let cluster = Cluster::start(&[&[], &[], &[], &[]]);
+    let with = prepared(&cluster, "");
+    let done = count_lines(&cluster, &with, "true", &["--array", "1-12"]);
+    assert_eq!(done, format!("{LINES}\n").repeat(12));
+    assert_eq!(made(&cluster), 1);
+    // The archive has been sent too. No task of a node that had the folder needed it.
+    let folder_bytes = 7 * LINES as u64;
+    assert_eq!(receivers(&cluster, folder_bytes), 3);
+    // The folder is as it was made.
+    let script = "stat -c '%a %Y' db db/text";
+    let words = ["run", "--report", "none", "--array", "1-8", "--no-append", "-i", &with];
+    let done = cluster.run(&[&words[..], &["--sandbox", "--", "sh", "-c", script]].concat());
+    let stats = done.exits(0).stdout;
+    let mut lines: Vec<_> = stats.lines().collect();
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), 2, "{stats}");
+    assert_eq!(made(&cluster), 1);
+}
+
+#[test]
+fn one_node_decompresses_a_file_and_the_others_fetch_its_content() {
+    let mut cluster = Cluster::start(&[&[], &[], &[]]);
+    // Hashes are hard to compress, and bzip2 is slow.
+    let hash = |n: usize| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let text: Vec<_> = (0..400_000).map(|n| format!("{:016x}\n", hash(n))).collect();
+    let text = text.concat();
+    if pack(&cluster, "bzip2", "db.bz2", &text).is_none() {
+        return eprintln!("skipped: there is no bzip2");
+    }
+    let words = ["run", "--report", "none", "--array", "1-9", "--no-append", "--decompress"];
+    let script = ["-i", "db.bz2", "--sandbox", "--", "sh", "-c", "cksum db; sleep 0.2"];
+    let done = cluster.run(&[&words[..], &script].concat()).exits(0).stdout;
+    let plain = cluster.write("plain", &text);
+    let expected = std::process::Command::new("cksum").arg(plain).output().unwrap().stdout;
+    let expected = String::from_utf8(expected)
+        .unwrap()
+        .replace(cluster.work().join("plain").to_str().unwrap(), "db");
+    assert_eq!(done, expected.repeat(9));
+    assert_eq!(receivers(&cluster, text.len() as u64), 2, "one has decompressed it");
+    // A node that joins later fetches the content, and not the file.
+    cluster.add_executor(&[]);
+    cluster.wait_for_executors(4);
+    let words = ["run", "--report", "none", "--no-append", "--decompress"];
+    let done =
+        cluster.run(&[&words[..], &["--requirements", "node.name == 'n4'"], &script].concat());
+    assert_eq!(done.exits(0).stdout, expected);
+    let reads = &cluster.job("2")["reads"];
+    let bytes = |origin: &str| reads[origin]["bytes"].as_u64().unwrap();
+    assert_eq!((bytes("peer"), bytes("persistent")), (text.len() as u64, 0));
+}
+
+/// Those that wait for what a node makes go on when the node dies, and so do those that fetch it.
+#[test]
+fn a_node_that_dies_while_it_prepares_or_gives_a_folder_is_replaced() {
+    let mut cluster = Cluster::start(&[&[], &[], &[]]);
+    let gate = cluster.work().join("gate");
+    let wait = format!("until test -e {}; do sleep 0.02; done;", gate.display());
+    let with = prepared(&cluster, &wait);
+    let spawn = |cluster: &Cluster, requirements: &str| {
+        let words = ["run", "--report", "none", "--no-append", "-i", &with, "--requirements"];
+        let script = [requirements, "--sandbox", "--", "sh", "-c", "wc -l <db/text"];
+        cluster.spawn_on(&[&words[..], &script].concat())
+    };
+    let ended = |child: std::process::Child| {
+        let done = child.wait_with_output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        assert_eq!(String::from_utf8_lossy(&done.stdout), format!("{LINES}\n"));
+    };
+    let mut first = spawn(&cluster, "node.name == 'n1'");
+    cluster.wait_for_file("log");
+    let second = spawn(&cluster, "node.name == 'n2'");
+    wait_until("the second task runs", || {
+        let jobs = cluster.ask(&["job", "list"], "jobs");
+        let jobs = jobs.as_array().unwrap();
+        jobs.len() == 2 && jobs.iter().all(|job| job["tasks"]["assigned"] == 1)
+    });
+    assert_eq!(made(&cluster), 1, "the second waits for the first");
+    cluster.executor(1).kill();
+    wait_until("the second node prepares it", || made(&cluster) == 2);
+    cluster.write("gate", "");
+    ended(second);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    // The only node that has it does not answer any more.
+    cluster.executor(2).suspend();
+    let third = spawn(&cluster, "node.name == 'n3'");
+    ended(third);
+    cluster.executor(2).resume();
+    assert_eq!(made(&cluster), 3);
+}
+
+/// The largest file in a folder.
+fn largest(folder: &Path) -> PathBuf {
+    let mut folders = vec![folder.to_owned()];
+    let mut largest = (0, PathBuf::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            let found = entry.metadata().unwrap();
+            match found.is_dir() {
+                true => folders.push(entry.path()),
+                false => largest = largest.max((found.size(), entry.path())),
+            }
+        }
+    }
+    largest.1
+}
+
+#[test]
+fn a_damaged_folder_is_found_and_made_again() {
+    let mut cluster = Cluster::start(&[&[], &[]]);
+    let with = prepared(&cluster, "");
+    let expected = format!("{LINES}\n");
+    assert_eq!(count_lines(&cluster, &with, "node.name == 'n1'", &[]), expected);
+    let objects = cluster.executor(1).folder().join("store/objects");
+    let packed = largest(&objects);
+    let mut bytes = fs::read(&packed).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    let times = fs::metadata(&packed).unwrap().modified().unwrap();
+    let mode = fs::metadata(&packed).unwrap().permissions();
+    fs::remove_file(&packed).unwrap();
+    fs::write(&packed, bytes).unwrap();
+    fs::File::options().append(true).open(&packed).unwrap().set_modified(times).unwrap();
+    fs::set_permissions(&packed, mode).unwrap();
+    assert_eq!(count_lines(&cluster, &with, "node.name == 'n2'", &[]), expected);
+    assert_eq!(made(&cluster), 2);
+}
+
+#[test]
+fn a_preparation_that_fails_on_one_node_only_is_run_by_the_others() {
+    let cluster = Cluster::start(&[&[], &[], &[]]);
+    let first = cluster.work().join("first");
+    let fail = format!("mkdir {} && sleep 0.5 && exit 3;", first.display());
+    let with = prepared(&cluster, &fail);
+    let words = ["run", "--report", "none", "--no-append", "--array", "1-6", "-i", &with];
+    let script = ["--sandbox", "--", "sh", "-c", "wc -l <db/text; sleep 0.2"];
+    let done = cluster.run(&[&words[..], &script].concat()).exits(1);
+    assert_eq!(done.stdout, format!("{LINES}\n").repeat(5), "the first task has failed");
+    done.says(&["cannot prepare db.tar", "exit code 3", "5 of 6 tasks succeeded"]);
+    assert!((2..=4).contains(&made(&cluster)), "{} preparations", made(&cluster));
+}
