@@ -12,7 +12,7 @@ use eyas_board::{
 };
 
 use super::node::monotonic_ms;
-use super::storage::{ATTRIBUTES_US, Content, SharedStorage, SimulatedFile};
+use super::storage::{ATTRIBUTES_US, PieceContent, SharedStorage, SimulatedFile};
 use crate::agent::core::AgentMessage;
 use crate::agent::program_file::ProgramFile;
 
@@ -113,9 +113,9 @@ pub struct Surroundings<'a> {
 /// Something that a program has read.
 pub struct SeenPiece {
     pub piece: u64,
-    pub content: Content,
+    pub content: PieceContent,
     /// What its node had in memory.
-    pub cached: Option<Content>,
+    pub cached: Option<PieceContent>,
     pub is_from_board: bool,
 }
 
@@ -266,11 +266,11 @@ impl IoProgram {
         let version = file.version(VersionOf::Kernel)?;
         let see = |piece: u64| {
             let slot = entry.slot(piece).and_then(|slot| board.parts.get(slot));
-            let mut bytes = [0; size_of::<Content>()];
+            let mut bytes = [0; size_of::<PieceContent>()];
             match slot.and_then(|slot| slot.copy(&version, piece, 0, &mut bytes)) {
                 Some(()) => {
                     let cached = at.storage.lock().cached(file.device, file.inode, piece);
-                    let content = Content::from_ne_bytes(bytes);
+                    let content = PieceContent::from_ne_bytes(bytes);
                     SeenPiece { piece, content, cached, is_from_board: true }
                 }
                 None => Self::read(at, file, piece),

@@ -18,8 +18,8 @@ pub const TICK_US: u64 = 4_000;
 /// The storage's time when a run begins.
 const BEGAN_US: u64 = 1_700_000_000_000_000;
 
-/// Content of a piece: the number of the write that made it; 0 beyond the end of the file.
-pub type Content = u64;
+/// PieceContent of a piece: the number of the write that made it; 0 beyond the end of the file.
+pub type PieceContent = u64;
 
 /// Files, mounts and the clock, which the world and the files that agents hold share.
 #[derive(Clone, Default)]
@@ -43,7 +43,7 @@ struct StoredFile {
     changes: u64,
     changed_ns: u64,
     /// For each piece, its contents and when they came.
-    history: Vec<Vec<(u64, Content)>>,
+    history: Vec<Vec<(u64, PieceContent)>>,
 }
 
 const FIRST_INODE: u64 = 100;
@@ -52,9 +52,9 @@ const FIRST_INODE: u64 = 100;
 #[derive(Default)]
 struct Mount {
     attributes: BTreeMap<u64, Attributes>,
-    pages: BTreeMap<(u64, u64), Content>,
+    pages: BTreeMap<(u64, u64), PieceContent>,
     /// The last content of each piece that programs of the node have written.
-    written: BTreeMap<(u64, u64), Content>,
+    written: BTreeMap<(u64, u64), PieceContent>,
 }
 
 #[derive(Clone, Copy)]
@@ -123,7 +123,7 @@ impl SimulatedStorage {
     }
 
     /// The last content that programs of the node have written to a piece.
-    pub fn written_at(&self, device: u64, inode: u64, piece: u64) -> Content {
+    pub fn written_at(&self, device: u64, inode: u64, piece: u64) -> PieceContent {
         let written = self.mounts.get(&device).and_then(|it| it.written.get(&(inode, piece)));
         written.copied().unwrap_or(0)
     }
@@ -140,7 +140,7 @@ impl SimulatedStorage {
         self.changed(inode);
     }
 
-    fn put(&mut self, inode: u64, piece: u64, content: Content) {
+    fn put(&mut self, inode: u64, piece: u64, content: PieceContent) {
         let now_us = self.now_us;
         let history = &mut self.file_mut(inode).history;
         history.resize_with(history.len().max(piece as usize + 1), Vec::new);
@@ -163,7 +163,7 @@ impl SimulatedStorage {
     }
 
     /// Whether a piece had this content at some time in the range.
-    pub fn had(&self, inode: u64, piece: u64, content: Content, times: Range<u64>) -> bool {
+    pub fn had(&self, inode: u64, piece: u64, content: PieceContent, times: Range<u64>) -> bool {
         let Some(history) = self.file(inode).history.get(piece as usize) else {
             return content == 0;
         };
@@ -199,12 +199,12 @@ impl SimulatedStorage {
     }
 
     /// The content of a piece that the node has in memory.
-    pub fn cached(&self, device: u64, inode: u64, piece: u64) -> Option<Content> {
+    pub fn cached(&self, device: u64, inode: u64, piece: u64) -> Option<PieceContent> {
         self.mounts.get(&device)?.pages.get(&(inode, piece)).copied()
     }
 
     /// Reads a piece as a program of the node would.
-    pub fn read(&mut self, device: u64, inode: u64, piece: u64) -> Content {
+    pub fn read(&mut self, device: u64, inode: u64, piece: u64) -> PieceContent {
         if piece >= self.refresh(device, inode, false).pieces {
             return 0;
         }
@@ -273,7 +273,7 @@ impl ProgramFile for SimulatedFile {
         let content = self.storage.lock().read(self.device, self.inode, piece);
         let mut bytes = vec![0; extent.size_bytes as usize];
         bytes
-            .first_chunk_mut::<{ size_of::<Content>() }>()?
+            .first_chunk_mut::<{ size_of::<PieceContent>() }>()?
             .copy_from_slice(&content.to_ne_bytes());
         (content != 0).then_some(bytes)
     }
