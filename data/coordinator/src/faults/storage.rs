@@ -18,7 +18,7 @@ pub const TICK_US: u64 = 4_000;
 /// The storage's time when a run begins.
 const BEGAN_US: u64 = 1_700_000_000_000_000;
 
-/// PieceContent of a piece: the number of the write that made it; 0 beyond the end of the file.
+/// Content of a piece: the number of the write that made it; 0 beyond the end of the file.
 pub type PieceContent = u64;
 
 /// Files, mounts and the clock, which the world and the files that agents hold share.
