@@ -2,7 +2,7 @@
 
 use eyas_jobs::Job;
 use eyas_types::compressed::decompressed_name;
-use eyas_types::{Input, Name, ObjectId, ObjectSpec};
+use eyas_types::{Input, Name, ObjectId, ObjectSpec, PartOfFile};
 
 /// A derived copy, and what it is made of.
 pub(crate) struct CopyToRead {
@@ -11,6 +11,8 @@ pub(crate) struct CopyToRead {
     pub source_bytes: u64,
     /// URL of the source.
     pub of: Name,
+    /// Whether it is a folder, of which the catalog has no object that could be fetched as it is.
+    pub is_folder: bool,
 }
 
 /// The derived copies that a task reads. A file whose name does not say that it is compressed is
@@ -20,10 +22,12 @@ pub(crate) fn copies_of(job: &Job, task: u32) -> Vec<CopyToRead> {
     let preparations = &job.spec.template_of(&item).preparations;
     let copy = |(input, object): (&Input, Option<(ObjectId, &ObjectSpec)>)| {
         let (source, object) = object?;
-        let copy = input.from.part()?.copy_of(source, preparations)?;
+        let part = input.from.part()?;
+        let copy = part.copy_of(source, preparations)?;
+        let is_folder = matches!(part, PartOfFile::Prepared { .. });
         let is_made = !input.is_decompressed() || decompressed_name(object.base_name()).is_some();
         let (source_bytes, of) = (object.size_bytes(), &object.source);
-        is_made.then(|| CopyToRead { copy, source, source_bytes, of: of.clone() })
+        is_made.then(|| CopyToRead { copy, source, source_bytes, of: of.clone(), is_folder })
     };
     job.inputs_with_ids(&item).filter_map(copy).collect()
 }

@@ -111,7 +111,9 @@ impl Node {
                 }
             }
             Event::Derived { task, source, object, size_bytes, took_us } => {
-                self.derived(task, (source, object), (size_bytes, took_us))
+                if self.derived(task, (source, object), (size_bytes, took_us)) {
+                    self.fetched(object, Origin::Local, 0, effects);
+                }
             }
             Event::FreeSpace { bytes, inodes } => objects.set_free(bytes, inodes),
         }
@@ -267,18 +269,20 @@ impl Node {
         }
     }
 
-    /// A running task reads something that was made of its input.
+    /// A running task reads something that was made of its input. Returns whether this ends a fetch
+    /// of it for another task.
     fn derived(
         &mut self,
         task: TaskId,
         (source, object): (ObjectId, ObjectId),
         copy: (u64, Option<u64>),
-    ) {
+    ) -> bool {
         let entry = self.tasks.known(task);
-        if !entry.derived.contains(&object) {
-            entry.derived.push(object);
-            self.objects.derived((source, object), copy);
+        if entry.derived.contains(&object) {
+            return false;
         }
+        entry.derived.push(object);
+        self.objects.derived((source, object), copy)
     }
 
     fn lost(&mut self, object: ObjectId, effects: &mut Vec<Effect>) {

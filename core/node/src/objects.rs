@@ -51,12 +51,14 @@ impl NodeObjects {
 
     /// A task reads something that was made of its input, and is pinned for the task. The one of
     /// both that is restored at less cost counts as used earlier, and leaves before the other.
+    /// Returns whether this ends a fetch of the object for another task.
     pub fn derived(
         &mut self,
         (source, object): (ObjectId, ObjectId),
         (size_bytes, took_us): (u64, Option<u64>),
-    ) {
-        match self.space.is_here(object) {
+    ) -> bool {
+        let is_expected = self.space.is_known(object) && !self.space.is_here(object);
+        match self.space.is_known(object) {
             true => self.space.pin(object),
             false => self.space.derived(object, size_bytes),
         }
@@ -74,6 +76,7 @@ impl NodeObjects {
                 self.space.used(used);
             }
         }
+        is_expected && self.fetches.produced(object)
     }
 
     /// A task no longer needs what was made of its inputs.

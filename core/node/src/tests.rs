@@ -96,7 +96,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(which, is_here)| Step::Give { which, is_here }),
         1 => (0u8..12, any::<bool>()).prop_map(|(n, is_wanted)| Step::Release { n, is_wanted }),
         2 => (any::<u8>(), 8u8..12).prop_map(|(which, n)| Step::Produce { which, n }),
-        3 => (any::<u8>(), 12u8..16).prop_map(|(which, n)| Step::Derive { which, n }),
+        3 => (any::<u8>(), 6u8..16).prop_map(|(which, n)| Step::Derive { which, n }),
     ]
 }
 
@@ -116,6 +116,8 @@ struct World {
     waiting: BTreeMap<TaskId, (BTreeSet<ObjectId>, u32)>,
     /// Inputs, processors and slot of each started task.
     running: BTreeMap<TaskId, (BTreeSet<ObjectId>, u32, u32)>,
+    /// What started tasks read that was made of their inputs.
+    derived: BTreeMap<TaskId, BTreeSet<ObjectId>>,
     /// Suspended tasks, which are also in `running`.
     suspended: BTreeSet<TaskId>,
     /// Suspended tasks that run on, and have not asked for their processors again.
@@ -135,6 +137,7 @@ impl World {
             held: BTreeSet::new(),
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
+            derived: BTreeMap::new(),
             suspended: BTreeSet::new(),
             lending: BTreeSet::new(),
             priorities: BTreeMap::new(),
@@ -162,7 +165,8 @@ impl World {
                         "{object} is evicted, but is not in the store"
                     );
                     assert!(!self.held.contains(object), "{object} is evicted, but is held");
-                    let used = self.running.values().any(|(inputs, ..)| inputs.contains(object));
+                    let used = self.running.values().any(|(inputs, ..)| inputs.contains(object))
+                        || self.derived.values().any(|derived| derived.contains(object));
                     assert!(!used, "{object} is evicted, but a running task reads it");
                 }
                 Effect::Start { task, slot, reads, .. } => {
@@ -286,8 +290,8 @@ impl World {
                 let Some(task) = pick(&self.running, *which) else { return };
                 self.suspended.remove(&task);
                 self.lending.remove(&task);
-                let (mut inputs, cpus, _) = self.running.remove(&task).expect("it was picked");
-                inputs.retain(|object| object.0[0] < 12);
+                let (inputs, cpus, _) = self.running.remove(&task).expect("it was picked");
+                self.derived.remove(&task);
                 self.waiting.insert(task, (inputs, cpus));
                 self.run(Event::OutOfDisk { task, written_bytes: u64::from(*written) });
             }
@@ -319,6 +323,7 @@ impl World {
                 self.running
                     .values_mut()
                     .for_each(|(inputs, ..)| inputs.retain(|other| *other != object));
+                self.derived.values_mut().for_each(|derived| drop(derived.remove(&object)));
                 self.run(Event::Lost { object });
             }
             Step::Hold { n } => {
@@ -349,11 +354,13 @@ impl World {
             Step::Derive { which, n } => {
                 let Some(task) = pick(&self.running, *which) else { return };
                 let Some(source) = self.running[&task].0.first().copied() else { return };
-                let (object, size_bytes) = (id(*n), size_bytes(*n - 8));
+                // Some of them are inputs of other tasks, too, and may be being fetched.
+                let object = id(*n);
+                let size_bytes = size_bytes(if *n < 12 { *n } else { *n - 8 });
                 self.store.insert(object);
                 self.run(Event::Derived { task, source, object, size_bytes, took_us: None });
                 if self.store.contains(&object) {
-                    self.running.get_mut(&task).expect("it was picked").0.insert(object);
+                    self.derived.entry(task).or_default().insert(object);
                 }
             }
             Step::Produce { which, n } => {
@@ -381,6 +388,7 @@ impl World {
         self.suspended.remove(&task);
         self.lending.remove(&task);
         self.running.remove(&task);
+        self.derived.remove(&task);
         self.run(Event::Ended { task });
     }
 

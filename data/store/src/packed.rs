@@ -34,6 +34,13 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// Longest name or target: the longest path of Linux.
 const MAX_NAME_BYTES: u32 = 4096;
 
+/// Unit in which the system tells what a file takes on the disk.
+const BLOCK_BYTES: u64 = 512;
+
+/// A file may be larger than what it takes on the disk by at most this: its holes are filled with
+/// zeros.
+const MAX_HOLES_BYTES: u64 = 1 << 20;
+
 /// Most folders in each other.
 const MAX_DEPTH: usize = 512;
 
@@ -51,6 +58,9 @@ pub enum PackError {
     /// Something that is no file, folder or symbolic link.
     #[error("{} is no file, folder or symbolic link", .0.display())]
     Special(PathBuf),
+    /// A file with holes, which would be filled.
+    #[error("{} has holes", .0.display())]
+    Sparse(PathBuf),
     /// Folders are in each other too deeply.
     #[error("{} is more than {MAX_DEPTH} folders deep", .0.display())]
     Deep(PathBuf),
@@ -173,6 +183,9 @@ impl Packer<'_> {
         }
         if !found.is_file() {
             return Err(PackError::Special(path.to_owned()));
+        }
+        if found.len() > found.blocks() * BLOCK_BYTES + MAX_HOLES_BYTES {
+            return Err(PackError::Sparse(path.to_owned()));
         }
         let mut kind = b'F';
         if found.nlink() > 1 {

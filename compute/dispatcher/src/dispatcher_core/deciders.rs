@@ -286,6 +286,9 @@ impl DispatcherCore {
         ids: &[ObjectId],
     ) -> Option<ToExecutor> {
         let job = self.jobs.get(task.job).filter(|job| job.spec.reads_copies)?;
+        if hints.is_empty() {
+            return None;
+        }
         self.executors.get(executor).filter(|entry| entry.minor >= MINOR_OF_COPIES)?;
         let hinted: BTreeMap<_, _> =
             hints.iter().map(|hint| (ids[hint.input as usize], &hint.holders)).collect();
@@ -294,7 +297,8 @@ impl DispatcherCore {
             let size_bytes = self.scheduler.explain_object(object)?.size_bytes;
             Some(CopyHint { object, size_bytes, holders })
         };
-        let hints: Vec<_> = copies_of(job, task.index).into_iter().filter_map(hint).collect();
+        let contents = copies_of(job, task.index).into_iter().filter(|copy| !copy.is_folder);
+        let hints: Vec<_> = contents.filter_map(hint).collect();
         (!hints.is_empty()).then_some(ToExecutor::Copies(hints))
     }
 

@@ -53,7 +53,10 @@ impl CopyExchange<'_> {
             tracing::warn!("no executor has made {object} in time: it is made here");
             return Some(ObtainedCopy::ToMake(Some(request)));
         };
-        if holders.is_empty() {
+        let needed_bytes = self.runner.floor_bytes.saturating_add(size_bytes);
+        let has_room =
+            || self.runner.store.free_space().is_ok_and(|free| free.bytes >= needed_bytes);
+        if holders.is_empty() || !has_room() {
             return Some(ObtainedCopy::ToMake(Some(request)));
         }
         let name = format!("what was made of {}", shown(name));
