@@ -87,8 +87,13 @@ impl Form {
 
     /// The last field of a name, as text without blanks at its ends.
     pub fn text(&self, name: &str) -> Option<&str> {
+        self.untrimmed(name).map(str::trim)
+    }
+
+    /// The last field of a name, as text with the blanks at its ends, such as a password.
+    pub fn untrimmed(&self, name: &str) -> Option<&str> {
         let found = self.fields.iter().rev().find(|(field, _)| field.eq_ignore_ascii_case(name));
-        found.and_then(|(_, value)| std::str::from_utf8(value).ok()).map(str::trim)
+        found.and_then(|(_, value)| std::str::from_utf8(value).ok())
     }
 
     /// All fields of a name, as text.
@@ -225,6 +230,7 @@ mod tests {
         let form = Form::of_query(Some("Phase=RUN&x=%20a+b%20&PHASE=ABORT"));
         assert_eq!(form.text("phase"), Some("ABORT"));
         assert_eq!(form.text("X"), Some("a b"));
+        assert_eq!(form.untrimmed("X"), Some(" a b "), "passwords may have blanks at their ends");
         assert_eq!(form.texts("phase"), ["RUN", "ABORT"]);
         assert_eq!(form.fields().next().unwrap().0, "PHASE");
     }
