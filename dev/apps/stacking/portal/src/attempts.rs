@@ -106,7 +106,8 @@ mod tests {
         assert!(attempts.begin("eve", false, now).is_none_or(|seconds| seconds <= 60));
         assert_eq!(attempts.begin("eve", false, now + FORGET_MS), None);
         let long = "x".repeat(MAX_NAME_BYTES);
-        let mut paused = (0..9).map(|number| attempts.begin(&format!("{long}{number}"), false, now));
+        let mut paused =
+            (0..9).map(|number| attempts.begin(&format!("{long}{number}"), false, now));
         assert!(paused.any(|pause| pause.is_some()), "they count together");
     }
 

@@ -19,7 +19,7 @@ use crate::outcome_files::{
 };
 use crate::params::Weights;
 use crate::portal::Portal;
-use crate::position_files::{csv_text, kept_positions};
+use crate::position_files::kept_positions;
 use crate::position_list::{OffSky, PositionList};
 use crate::record::StackJob;
 use crate::runner_error::RunError;
@@ -111,7 +111,8 @@ fn list_for_find(list: &PositionList, weights: Weights) -> String {
     let has_weights = weights != Weights::None;
     let mut text = String::from("name,ra,dec,band,weight\n");
     for position in &list.positions {
-        let band = csv_text(position.band.as_deref().unwrap_or_default());
+        // A name of a band has no separators and quotes.
+        let band = position.band.as_deref().unwrap_or_default();
         let weight = position.weight.filter(|_| has_weights).unwrap_or(1.0);
         let (row, ra, dec) = (position.row, position.ra, position.dec);
         text += &format!("{row},{ra},{dec},{band},{weight}\n");
@@ -199,6 +200,8 @@ mod tests {
         let text = list_for_find(&list, Weights::List);
         assert_eq!(text, "name,ra,dec,band,weight\n2,1.5,-2,r,0.25\n3,3,4,,1\n");
         assert!(list_for_find(&list, Weights::None).contains("2,1.5,-2,r,1\n"));
+        let list = read_positions(b"ra,dec,band\n1.5,-2,+r\n").unwrap();
+        assert!(list_for_find(&list, Weights::None).contains("1,1.5,-2,+r,1\n"));
     }
 
     #[test]

@@ -107,6 +107,7 @@ async fn delete_old_jobs(portal: Arc<Portal>) {
                 tracing::error!("job {} cannot be deleted: {why}", job.id);
             }
         }
+        lifecycle::remove_deleted(&portal);
         sleep(DESTRUCTION_PAUSE).await;
     }
 }

@@ -36,6 +36,7 @@ mod runner;
 mod runner_error;
 mod secrets;
 mod sessions;
+mod slots;
 mod surveys;
 mod upload;
 mod usage;
@@ -61,8 +62,10 @@ use crate::cluster_api::ClusterApi;
 use crate::job_store::JobStore;
 use crate::portal::{Lifetimes, Portal};
 use crate::sessions::Sessions;
+use crate::slots::AccountSlots;
 use crate::surveys::Surveys;
 use crate::usage::Usage;
+use crate::vosi::Availability;
 use crate::whole_file::make_private_folder;
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
@@ -274,7 +277,9 @@ fn open(args: &ServeArgs) -> Result<Portal, String> {
         attempts: SignInAttempts::default(),
         jobs: JobStore::open(state).map_err(|why| why.to_string())?,
         usage: Usage::open(state).map_err(of_state)?,
+        slots: AccountSlots::default(),
         cluster: ClusterApi::new(&args.eyas, token_file).map_err(|why| why.to_string())?,
+        availability: Availability::default(),
         work,
         stack,
         stack_version,

@@ -15,7 +15,7 @@ use crate::admission::{Caller, redirect};
 use crate::clock::{iso, span};
 use crate::html::{Html, page};
 use crate::lifecycle;
-use crate::outcome_files::{bad_frames, kept_missing};
+use crate::outcome_files::{MissingObject, bad_frames, kept_left_out, kept_missing};
 use crate::params::Weights;
 use crate::portal::Portal;
 use crate::problem::Problem;
@@ -343,6 +343,7 @@ fn results(portal: &Portal, job: &StackJob) -> Result<Html, Problem> {
         tracing::error!("a file of job {} cannot be read: {why}", job.id);
         Problem::of_portal("the portal cannot read the results: tell its administrator")
     };
+    let left_out = kept_left_out(&folder).map_err(of_disk)?;
     let (missing, bad) =
         (kept_missing(&folder).map_err(of_disk)?, bad_frames(&folder).map_err(of_disk)?);
     let mut content = Html::new();
@@ -373,23 +374,24 @@ fn results(portal: &Portal, job: &StackJob) -> Result<Html, Problem> {
         .raw("<section><h2>Statistics</h2>")
         .part(table("Statistics", &["Statistic", "Value"], rows.collect()))
         .raw("</section><section><h2>Objects not found</h2>");
-    let rows: Vec<_> = missing.iter().take(MAX_ROWS).cloned().collect();
-    let rows = rows.into_iter().map(|object| {
-        vec![object.row.to_string(), object.name, object.ra, object.dec, object.reason]
-    });
     content = content
-        .part(listed(
-            "Objects not found",
-            missing.len(),
-            &["Row", "Name", "RA", "Dec", "Reason"],
-            rows.collect(),
-        ))
+        .part(objects("Objects not found", &missing))
+        .raw("</section><section><h2>Regions left out</h2>")
+        .part(objects("Regions left out", &left_out))
         .raw("</section><section><h2>Data not readable</h2>");
     let rows = bad.iter().take(MAX_ROWS);
     let rows = rows.map(|bad| vec![bad.frame.clone(), bad.objects.to_string(), bad.reason.clone()]);
     let names = ["Frame", "Objects", "Reason"];
     content = content.part(listed("Data not readable", bad.len(), &names, rows.collect()));
     Ok(content.raw("</section>"))
+}
+
+/// The first objects of a list.
+fn objects(label: &'static str, all: &[MissingObject]) -> Html {
+    let rows = all.iter().take(MAX_ROWS).cloned().map(|object| {
+        vec![object.row.to_string(), object.name, object.ra, object.dec, object.reason]
+    });
+    listed(label, all.len(), &["Row", "Name", "RA", "Dec", "Reason"], rows.collect())
 }
 
 fn size(bytes: u64) -> String {

@@ -9,8 +9,10 @@ use crate::cluster_api::ClusterApi;
 use crate::job_store::{JobStore, StoreError};
 use crate::record::{Phase, StackJob};
 use crate::sessions::Sessions;
+use crate::slots::AccountSlots;
 use crate::surveys::Surveys;
 use crate::usage::Usage;
+use crate::vosi::Availability;
 
 /// What a job takes as long as none has ended.
 const UNKNOWN_MS: u64 = 60_000;
@@ -32,7 +34,9 @@ pub struct Portal {
     pub attempts: SignInAttempts,
     pub jobs: JobStore,
     pub usage: Usage,
+    pub slots: AccountSlots,
     pub cluster: ClusterApi,
+    pub availability: Availability,
     /// The folder with the files of jobs, which all nodes see.
     pub work: PathBuf,
     /// The program `stack`, at the same path on all nodes.

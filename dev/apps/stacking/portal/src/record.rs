@@ -81,7 +81,7 @@ pub struct Counts {
     pub object_frames: u64,
     /// Frames that are read.
     pub frames: u64,
-    /// Objects that no frame shows, or that are off the sky.
+    /// Objects without a region in the image: off the sky, on no frame, or left out of all frames.
     pub not_found: u64,
     /// Frames that could not be read.
     pub not_readable: u64,

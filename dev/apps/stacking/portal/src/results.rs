@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::clock::iso;
-use crate::outcome_files::{BadFrame, MissingObject, bad_frames, kept_missing};
+use crate::outcome_files::{BadFrame, MissingObject, bad_frames, kept_left_out, kept_missing};
 use crate::portal::Portal;
 use crate::position_files::{csv_text, kept_positions};
 use crate::record::{ResultFile, StackJob};
@@ -29,7 +29,7 @@ pub struct ResultKind {
 const VOTABLE: &str = "application/x-votable+xml";
 
 /// All kinds.
-pub const RESULTS: [ResultKind; 7] = [
+pub const RESULTS: [ResultKind; 8] = [
     ResultKind {
         id: "result",
         file: "report.vot",
@@ -66,6 +66,13 @@ pub const RESULTS: [ResultKind; 7] = [
         semantics: "#auxiliary",
     },
     ResultKind {
+        id: "left-out",
+        file: "left-out.csv",
+        mime: "text/csv",
+        words: "Regions that were left out of objects that have others in the image",
+        semantics: "#auxiliary",
+    },
+    ResultKind {
         id: "not-readable",
         file: "not-readable.csv",
         mime: "text/csv",
@@ -91,8 +98,10 @@ pub fn result_kind(id: &str) -> Option<&'static ResultKind> {
 pub fn write_results(portal: &Portal, job: &StackJob) -> io::Result<Vec<ResultFile>> {
     let folder = portal.folder_of(&job.id);
     let (missing, bad) = (kept_missing(&folder)?, bad_frames(&folder)?);
+    let left_out = kept_left_out(&folder)?;
     let files = [
         ("not-found.csv", missing_csv(&missing)),
+        ("left-out.csv", missing_csv(&left_out)),
         ("not-readable.csv", bad_csv(&bad)),
         ("report.vot", report(job, &missing, &bad)),
         ("provenance.json", provenance(portal, job)?),

@@ -21,6 +21,11 @@ pub enum UsageError {
          left: stack fewer positions, {later}or ask the administrator for a larger quota"
     )]
     Exceeded { wanted: u64, left: u64, quota: u64, later: String },
+    #[error(
+        "the account has used its {0} object-frames for 24 h: submit the job later, or ask the \
+         administrator for a larger quota"
+    )]
+    Used(u64),
     #[error("cannot write {path}: {1}", path = .0.display())]
     File(PathBuf, io::Error),
 }
@@ -57,6 +62,25 @@ impl Usage {
         let uses = self.uses.lock().unwrap_or_else(|e| e.into_inner());
         let counts = |one: &&Use| one.at_ms + PERIOD_MS > now_ms;
         uses.get(account).into_iter().flatten().filter(counts).map(|one| one.object_frames).sum()
+    }
+
+    /// Refuses a job of an account that has used its whole quota, before its frames are looked for.
+    /// One that was charged goes on.
+    pub fn must_have_left(
+        &self,
+        account: &str,
+        quota: u64,
+        job: &str,
+        now_ms: u64,
+    ) -> Result<(), UsageError> {
+        let uses = self.uses.lock().unwrap_or_else(|e| e.into_inner());
+        let own = uses.get(account).into_iter().flatten();
+        let own: Vec<&Use> = own.filter(|one| one.at_ms + PERIOD_MS > now_ms).collect();
+        let used: u64 = own.iter().map(|one| one.object_frames).sum();
+        match used < quota || own.iter().any(|one| one.job == job) {
+            true => Ok(()),
+            false => Err(UsageError::Used(quota)),
+        }
     }
 
     /// Takes the object-frames of a job from its account. A job is counted once, also if it is
@@ -121,5 +145,9 @@ mod tests {
         usage.charge("ada", 100, "c", 40, 3 * hour).unwrap();
         assert_eq!(usage.used("ada", 26 * hour), 40);
         usage.charge("ada", 100, "d", 60, 26 * hour).unwrap();
+        let left = |job| usage.must_have_left("ada", 100, job, 26 * hour);
+        assert!(left("e").unwrap_err().to_string().contains("used its 100"));
+        left("d").unwrap();
+        usage.must_have_left("ada", 101, "e", 26 * hour).unwrap();
     }
 }

@@ -193,13 +193,12 @@ pub async fn delete(
 
 /// Sets whatever a form has: a phase, times, parameters.
 fn change(portal: &Arc<Portal>, id: &str, form: &Form) -> Result<(), Problem> {
-    let is_param =
-        |name: &String| !["PHASE", "ACTION", "DESTRUCTION", "EXECUTIONDURATION"].contains(&&**name);
+    let is_param = |name: &String| !lifecycle::ACTIONS.contains(&&**name);
     if let Some(text) = form.text("DESTRUCTION") {
-        lifecycle::set_destruction(portal, id, text)?;
+        block_in_place(|| lifecycle::set_destruction(portal, id, text))?;
     }
     if let Some(text) = form.text("EXECUTIONDURATION") {
-        lifecycle::set_duration(portal, id, text)?;
+        block_in_place(|| lifecycle::set_duration(portal, id, text))?;
     }
     if form.fields().any(|(name, _)| is_param(&name)) {
         block_in_place(|| lifecycle::set_params(portal, id, form))?;

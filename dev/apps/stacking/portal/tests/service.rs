@@ -233,6 +233,35 @@ async fn restarts_lose_no_job_and_run_none_twice() {
 }
 
 #[tokio::test]
+async fn a_disk_that_takes_no_writes_is_waited_for() {
+    let Some(mut site) = Site::new() else { return };
+    site.survey("sky", &["--frames", "3", "--objects", "9"]);
+    site.hold_tasks();
+    site.start_portal();
+    let token = site.account("ada", &[]);
+    let list = positions(&site, "sky");
+    let fields = [("SURVEY", "sky"), ("SIZE", "40"), ("POSITIONS", &list), ("PHASE", "RUN")];
+    let idle = site.post(&token, "/async", &fields[..3]).await.location(303);
+    let job = site.post(&token, "/async", &fields).await.location(303);
+    site.until("two tasks run", async || site.held() == 2).await;
+    // No job can be written: a file stands where their folder was.
+    let (jobs, away) = (site.path("state/jobs"), site.path("state/jobs.away"));
+    fs::rename(&jobs, &away).unwrap();
+    fs::write(&jobs, "").unwrap();
+    site.release_tasks();
+    site.until("the job says why it waits", async || {
+        site.get(&token, &job).await.text().contains("waitsFor=\"the portal cannot write")
+    })
+    .await;
+    let aborted = site.post(&token, &format!("{job}/phase"), &[("PHASE", "ABORT")]).await;
+    assert_eq!(aborted.status, StatusCode::INTERNAL_SERVER_ERROR, "what is not kept is not said");
+    fs::remove_file(&jobs).unwrap();
+    fs::rename(&away, &jobs).unwrap();
+    assert_eq!(value_of(&site.wait(&token, &job).await, "phase"), "COMPLETED");
+    assert_eq!(site.send(Method::DELETE, &token, &idle).await.status, StatusCode::SEE_OTHER);
+}
+
+#[tokio::test]
 async fn work_that_the_cluster_has_forgotten_is_submitted_again() {
     let Some(mut site) = Site::new() else { return };
     site.survey("sky", &["--frames", "3", "--objects", "9"]);
