@@ -109,7 +109,7 @@ fn of_disk(why: std::io::Error) -> Problem {
 fn with_cookie(mut response: Response, url: &PortalUrl, value: &str, more: &str) -> Response {
     let secure = if url.is_secure { "; Secure" } else { "" };
     let name = cookie_name(url.port);
-    let cookie = format!("{name}={value}; HttpOnly; SameSite=Strict; Path=/{secure}{more}");
+    let cookie = format!("{name}={value}; HttpOnly; SameSite=Lax; Path=/{secure}{more}");
     if let Ok(cookie) = HeaderValue::from_str(&cookie) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }

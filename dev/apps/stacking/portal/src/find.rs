@@ -170,8 +170,11 @@ fn frame_tasks(
         let bad = |reason: &str| BadFrame { frame: name.clone(), objects, reason: reason.into() };
         if name.contains(['\t', '\n', '\r']) {
             lost.push(bad("its path has a tab or a line end: rename it, and make the index again"));
-        } else if !frame.exists() {
-            lost.push(bad("the file does not exist"));
+        } else if let Err(why) = fs::metadata(&frame) {
+            lost.push(bad(&match why.kind() {
+                io::ErrorKind::NotFound => "the file does not exist".to_owned(),
+                _ => format!("the file cannot be read: {why}"),
+            }));
         } else {
             let partial = folder.join(format!("partials/{number:07}.fits"));
             let report = folder.join(format!("partials/{number:07}.json"));

@@ -54,7 +54,12 @@ impl JobStore {
             if path.extension().is_none_or(|extension| extension != "json") {
                 continue;
             }
-            let bytes = std::fs::read(&path).map_err(failed)?;
+            let bytes = match std::fs::read(&path) {
+                Ok(bytes) => bytes,
+                // A command reads while the portal runs, and removes jobs.
+                Err(why) if why.kind() == io::ErrorKind::NotFound => continue,
+                Err(why) => return Err(failed(why)),
+            };
             let job: StackJob = serde_json::from_slice(&bytes)
                 .map_err(|why| StoreError::Damaged(path.clone(), why))?;
             jobs.insert(job.id.clone(), job);
@@ -114,6 +119,15 @@ impl JobStore {
         let mut found: Vec<_> = self.jobs().values().filter(|job| filter(job)).cloned().collect();
         found.sort_by(|a, b| (b.created_ms, &b.id).cmp(&(a.created_ms, &a.id)));
         found
+    }
+
+    /// The mean time of jobs that have completed, milliseconds.
+    pub fn usual_ms(&self) -> Option<u64> {
+        let jobs = self.jobs();
+        let completed = jobs.values().filter(|job| job.phase == Phase::Completed);
+        let taken = completed.filter_map(|job| job.ended_ms?.checked_sub(job.started_ms?));
+        let (sum, count) = taken.fold((0, 0), |(sum, count), ms| (sum + ms, count + 1));
+        u64::checked_div(sum, count)
     }
 
     /// Changes a job, and keeps the change. Returns the job as it is then.

@@ -102,7 +102,7 @@ pub fn create(portal: &Portal, owner: &str, form: &Form) -> Result<StackJob, Pro
         created_ms: now_ms,
         started_ms: None,
         ended_ms: None,
-        destruction_ms: asked_ms.unwrap_or(now_ms + portal.lifetimes.kept_ms),
+        destruction_ms: asked_ms.unwrap_or(now_ms + portal.kept_ms),
         duration_s,
         step: Default::default(),
         counts: Default::default(),
@@ -272,7 +272,7 @@ fn destruction_in(portal: &Portal, text: &str) -> Result<u64, Problem> {
     let with_zone = if text.ends_with('Z') { text.to_owned() } else { format!("{text}Z") };
     let time: jiff::Timestamp = text.parse().or_else(|_| with_zone.parse()).map_err(|_| wrong())?;
     let at_ms = u64::try_from(time.as_millisecond()).map_err(|_| wrong())?;
-    Ok(at_ms.min(unix_ms() + portal.lifetimes.longest_kept_ms))
+    Ok(at_ms.min(unix_ms() + portal.kept_ms))
 }
 
 /// Sets the time at which a job is deleted.

@@ -19,7 +19,7 @@ use crate::outcome_files::{MissingObject, bad_frames, kept_left_out, kept_missin
 use crate::params::Weights;
 use crate::portal::Portal;
 use crate::problem::Problem;
-use crate::record::{Phase, StackJob};
+use crate::record::{Phase, StackJob, Step};
 use crate::results::{result_kind, statistics};
 use crate::secrets::unix_ms;
 use crate::upload::Form;
@@ -247,6 +247,7 @@ fn progress_words(job: &StackJob) -> String {
     let frames = format!("{} of {} frames", job.stack.ended, job.stack.tasks);
     match (job.phase, job.estimated_end_ms(now_ms)) {
         (Phase::Queued, _) => "Waits for other stacks".into(),
+        _ if job.step == Step::Find => "Looks for the frames".into(),
         (_, Some(end)) => format!("{frames}, about {} left", span(end.saturating_sub(now_ms))),
         (_, None) => frames,
     }
@@ -320,8 +321,9 @@ fn buttons(caller: &Caller, job: &StackJob) -> Html {
 }
 
 fn described(portal: &Portal, job: &StackJob) -> Html {
-    let survey = job.params.survey.as_deref().and_then(|name| portal.surveys.named(name));
-    let survey = survey.map_or("", |survey| &*survey.title);
+    // A survey that is no longer offered has its name left.
+    let name = job.params.survey.as_deref().unwrap_or("no survey");
+    let survey = portal.surveys.named(name).map_or(name, |survey| &*survey.title);
     let band = job.params.band.as_deref().map(|band| format!(", band {band}"));
     let edge = job.params.edge();
     Html::new()

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::clock::iso;
 use crate::outcome_files::{BadFrame, MissingObject, bad_frames, kept_left_out, kept_missing};
 use crate::portal::Portal;
-use crate::position_files::{csv_text, kept_positions};
+use crate::position_files::{csv_text, kept_positions, positions_csv};
 use crate::record::{ResultFile, StackJob};
 use crate::secrets::unix_ms;
 use crate::votable_out::{VoDocument, VoField};
@@ -220,10 +220,11 @@ pub fn parameters(job: &StackJob) -> Vec<(&'static str, String)> {
     all
 }
 
-/// By whom, of what, with what and when the image was made; the list by its hash.
+/// By whom, of what, with what and when the image was made; the list by the hash of its
+/// `positions.csv`.
 fn provenance(portal: &Portal, job: &StackJob) -> io::Result<String> {
     let folder = portal.folder_of(&job.id);
-    let list = serde_json::to_vec(&kept_positions(&folder)?)?;
+    let list = positions_csv(&kept_positions(&folder)?);
     let survey = job.params.survey.as_deref().and_then(|name| portal.surveys.named(name));
     let parameters: serde_json::Map<_, _> =
         parameters(job).into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
@@ -242,7 +243,7 @@ fn provenance(portal: &Portal, job: &StackJob) -> io::Result<String> {
             "survey": survey.map(|survey| &survey.name),
             "survey_title": survey.map(|survey| &survey.title),
             "positions": job.params.positions,
-            "positions_blake3": blake3::hash(&list).to_hex().to_string(),
+            "positions_csv_blake3": blake3::hash(list.as_bytes()).to_hex().to_string(),
         },
         "programs": {
             "astroportal": env!("CARGO_PKG_VERSION"),

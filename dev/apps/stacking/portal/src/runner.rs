@@ -24,7 +24,7 @@ use crate::results::{remove_scratch, write_results};
 use crate::runner_error::RunError;
 use crate::secrets::unix_ms;
 
-/// Jobs that are not over, of all accounts; others are QUEUED.
+/// Jobs of all accounts that run; others are QUEUED.
 const MAX_RUNNING_JOBS: usize = 32;
 static RUNNING: Semaphore = Semaphore::const_new(MAX_RUNNING_JOBS);
 /// Pauses before a cluster that does not answer is asked again; each is twice the one before.
@@ -459,7 +459,13 @@ async fn cancel(portal: &Portal, job: &StackJob) -> Result<(), ClusterError> {
 
 /// Goes on with all jobs after a restart.
 pub fn resume(portal: &Arc<Portal>) {
-    for job in portal.jobs.list(|job| job.phase.is_active() || job.to_cancel || job.is_deleted) {
+    // A job that had ended when the portal was killed may have files left that no result needs.
+    let has_scratch = |job: &StackJob| portal.folder_of(&job.id).join("partials").exists();
+    let is_left = |job: &StackJob| {
+        let must_go = job.to_cancel || job.is_deleted;
+        job.phase.is_active() || must_go || job.phase.is_over() && has_scratch(job)
+    };
+    for job in portal.jobs.list(is_left) {
         tokio::spawn(run(portal.clone(), job.id));
     }
 }

@@ -26,7 +26,13 @@ pub enum UsageError {
          administrator for a larger quota"
     )]
     Used(u64),
-    #[error("cannot write {path}: {1}", path = .0.display())]
+    #[error(
+        "{path} is damaged: {1}. Restore it from a backup, or remove it: all accounts then have \
+         their whole quotas again",
+        path = .0.display()
+    )]
+    Damaged(PathBuf, serde_json::Error),
+    #[error("cannot read or write {path}: {1}", path = .0.display())]
     File(PathBuf, io::Error),
 }
 
@@ -47,12 +53,13 @@ pub struct Usage {
 
 impl Usage {
     /// Reads what accounts have used.
-    pub fn open(state: &Path) -> io::Result<Self> {
+    pub fn open(state: &Path) -> Result<Self, UsageError> {
         let path = state.join("usage.json");
         let uses = match std::fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes)?,
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map_err(|why| UsageError::Damaged(path.clone(), why))?,
             Err(why) if why.kind() == io::ErrorKind::NotFound => Uses::new(),
-            Err(why) => return Err(why),
+            Err(why) => return Err(UsageError::File(path, why)),
         };
         Ok(Usage { path, uses: Mutex::new(uses) })
     }
@@ -149,5 +156,8 @@ mod tests {
         assert!(left("e").unwrap_err().to_string().contains("used its 100"));
         left("d").unwrap();
         usage.must_have_left("ada", 101, "e", 26 * hour).unwrap();
+        std::fs::write(folder.path().join("usage.json"), "{").unwrap();
+        let why = Usage::open(folder.path()).err().unwrap().to_string();
+        assert!(why.contains("usage.json is damaged"), "{why}");
     }
 }

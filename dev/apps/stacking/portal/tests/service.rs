@@ -125,9 +125,24 @@ async fn accounts_are_apart_and_have_quotas_and_roles() {
     let error = site.get(&ada, &format!("{job}/error")).await.text();
     assert_eq!(value_of(&ended, "phase"), "ERROR");
     assert!(error.contains("has 20 object-frames") && error.contains("10 of its 30"), "{error}");
-    // An account that is removed is refused at once.
+    // A larger quota holds from the next job on.
+    site.portal_command(&["account", "set", "ada", "--quota", "1000"], "");
+    let job = site.post(&ada, "/async", &fields).await.location(303);
+    assert_eq!(value_of(&site.wait(&ada, &job).await, "phase"), "COMPLETED");
+    // As does a smaller role, also for tokens that were made before.
+    site.portal_command(&["account", "set", "ada", "--role", "read"], "");
+    let refused = site.post(&ada, "/async", &fields).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    // Tokens that are revoked, and an account that is removed, are refused at once.
+    site.portal_command(&["account", "revoke", "root"], "");
+    assert_eq!(site.get(&root, "/async").await.status, StatusCode::UNAUTHORIZED);
     site.portal_command(&["account", "remove", "bob"], "");
     assert_eq!(site.get(&bob, "/async").await.status, StatusCode::UNAUTHORIZED);
+    // The next one of the name would see the jobs of the first.
+    site.portal_command(&["account", "remove", "ada"], "");
+    let refused = site.refused_command(&["account", "add", "ada"], "password 2\n");
+    assert!(refused.contains("has 2 jobs left"), "{refused}");
+    site.portal_command(&["account", "add", "bob"], "password 2\n");
 }
 
 #[tokio::test]
@@ -351,10 +366,8 @@ async fn aborted_and_late_jobs_are_cancelled_in_the_cluster() {
         |jobs: &[(String, String)]| jobs.iter().all(|(_, state)| state == "cancelled");
     site.until("the first job is cancelled", async || is_cancelled(&site.cluster_jobs())).await;
     // One second is not enough for tasks that wait.
-    let second = site.post(&token, "/async", &fields).await.location(303);
-    let second_s = [("EXECUTIONDURATION", "1")];
-    site.post(&token, &format!("{second}/executionduration"), &second_s).await.location(303);
-    site.post(&token, &format!("{second}/phase"), &run).await.location(303);
+    let with_bound = [&fields[..], &[("EXECUTIONDURATION", "1")], &run].concat();
+    let second = site.post(&token, "/async", &with_bound).await.location(303);
     let ended = site.wait(&token, &second).await;
     assert_eq!(value_of(&ended, "phase"), "ABORTED");
     let error = site.get(&token, &format!("{second}/error")).await.text();
@@ -388,6 +401,9 @@ async fn wrong_lists_and_values_are_refused_with_what_to_do() {
         ("POSITIONS", "ra,dec\n1,x\n", "line 2 of the list: `x` is not a number"),
         ("POSITIONS", entity, "remove DOCTYPE"),
         ("PHASE", "ABORT", "PHASE=RUN"),
+        ("ACTION", "DELETE", "create the job without it"),
+        ("EXECUTIONDURATION", "x", "in seconds"),
+        ("DESTRUCTION", "x", "a time such as"),
     ] {
         let answer = site.post(&token, "/async", &[("PHASE", "RUN"), (name, value)]).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{name}={value}");
@@ -450,7 +466,7 @@ async fn requests_of_other_sites_come_in_nowhere() {
     let answer = Answer::of(sign_in(&own)).await.unwrap();
     assert_eq!(answer.status, StatusCode::SEE_OTHER);
     let cookie = answer.header("set-cookie").to_owned();
-    assert!(cookie.contains("HttpOnly; SameSite=Strict; Path=/"), "{cookie}");
+    assert!(cookie.contains("HttpOnly; SameSite=Lax; Path=/"), "{cookie}");
     let cookie = cookie.split(';').next().unwrap();
     let with_cookie = |method: Method, path: &str| ask(method, path).header("cookie", cookie);
     assert_eq!(status(with_cookie(Method::GET, "/")).await, StatusCode::OK);
