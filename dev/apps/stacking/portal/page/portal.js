@@ -4,6 +4,11 @@ const place = document.getElementById("progress");
 
 async function look() {
   const answer = await fetch(place.dataset.url, { headers: { accept: "application/json" } });
+  // The session has ended, or the stack was deleted: the page itself says so.
+  if (answer.redirected || answer.status === 401 || answer.status === 404) {
+    location.reload();
+    return true;
+  }
   if (!answer.ok) throw new Error(answer.status);
   const { over, percent, words } = await answer.json();
   if (over) {

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 
 use crate::accounts::Role;
 use crate::admission::{Caller, PortalUrl, cookie_name, redirect};
-use crate::clock::iso;
+use crate::clock::{iso, monotonic_ms};
 use crate::html::{Html, page};
 use crate::portal::Portal;
 use crate::problem::Problem;
@@ -57,18 +57,16 @@ pub async fn sign_in(
 ) -> Answered {
     let form = Form::read_small(&headers, body).await?;
     let name = form.text("NAME").unwrap_or_default().to_owned();
-    let password = form.text("PASSWORD").unwrap_or_default().to_owned();
-    if let Some(seconds) = portal.attempts.begin(&name, unix_ms()) {
+    let password = form.untrimmed("PASSWORD").unwrap_or_default().to_owned();
+    let account = portal.accounts.account(&name)?;
+    if let Some(seconds) = portal.attempts.begin(&name, account.is_some(), monotonic_ms()) {
         let words = format!("too many failed sign-ins: try again in {seconds} s");
         let mut page = sign_in_page(Some(&words));
         *page.status_mut() = StatusCode::TOO_MANY_REQUESTS;
         page.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         return Ok(page);
     }
-    let account = portal.accounts.account(&name)?;
-    // The semaphore is never closed.
-    let _permit = CHECKS.acquire().await;
-    let checked = tokio::task::spawn_blocking(move || match account {
+    let checked = in_turn(&CHECKS, move || match account {
         Some(account) => account.has_password(&password).then_some(account),
         None => {
             // An account that does not exist takes as long as one that does.
@@ -76,7 +74,7 @@ pub async fn sign_in(
             None
         }
     });
-    let Ok(Some(account)) = checked.await else {
+    let Some(account) = checked.await.flatten() else {
         let mut page = sign_in_page(Some("the account or the password is wrong"));
         *page.status_mut() = StatusCode::UNAUTHORIZED;
         return Ok(page);
@@ -87,6 +85,22 @@ pub async fn sign_in(
     Ok(with_cookie(redirect("/"), &url, &session, ""))
 }
 
+/// Does a piece of work when it is its turn. The work holds its turn until it ends, also if the
+/// client has gone away meanwhile.
+async fn in_turn<T: Send + 'static>(
+    turns: &'static Semaphore,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    // The semaphore is never closed.
+    let permit = turns.acquire().await.ok()?;
+    let done = tokio::task::spawn_blocking(move || {
+        let done = work();
+        drop(permit);
+        done
+    });
+    done.await.ok()
+}
+
 fn of_disk(why: std::io::Error) -> Problem {
     tracing::error!("a session cannot be kept: {why}");
     Problem::of_portal("the portal cannot keep the session: tell its administrator")
@@ -95,7 +109,7 @@ fn of_disk(why: std::io::Error) -> Problem {
 fn with_cookie(mut response: Response, url: &PortalUrl, value: &str, more: &str) -> Response {
     let secure = if url.is_secure { "; Secure" } else { "" };
     let name = cookie_name(url.port);
-    let cookie = format!("{name}={value}; HttpOnly; SameSite=Strict; Path=/{secure}{more}");
+    let cookie = format!("{name}={value}; HttpOnly; SameSite=Lax; Path=/{secure}{more}");
     if let Ok(cookie) = HeaderValue::from_str(&cookie) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
@@ -213,4 +227,27 @@ pub async fn revoke_token(
     let form = Form::read(&headers, body).await?;
     portal.accounts.revoke_token(&caller.account.name, form.text("ID").unwrap_or_default())?;
     Ok(redirect("/account"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[tokio::test]
+    async fn a_check_holds_its_turn_after_its_client_has_gone() {
+        static TURNS: Semaphore = Semaphore::const_new(1);
+        let (begun, begins) = tokio::sync::oneshot::channel();
+        let (go, may_end) = channel::<()>();
+        let client = tokio::spawn(in_turn(&TURNS, move || {
+            begun.send(()).unwrap();
+            may_end.recv()
+        }));
+        begins.await.unwrap();
+        client.abort();
+        assert!(client.await.unwrap_err().is_cancelled());
+        assert_eq!(TURNS.available_permits(), 0, "the check still runs");
+        go.send(()).unwrap();
+        assert_eq!(in_turn(&TURNS, || 7).await, Some(7));
+    }
 }

@@ -4,7 +4,6 @@
 //! it again when it has changed. So an account that was removed is refused from the next request
 //! on.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::secrets::{PasswordHash, hash_secret, new_secret, unix_ms};
-use crate::whole_file::{make_private_folder, write_private};
+use crate::whole_file::{make_private_folder, open_lock, write_private};
 
 /// Accounts of a portal.
 const MAX_ACCOUNTS: usize = 10_000;
@@ -174,6 +173,11 @@ impl AccountBook {
 
     /// All accounts, by name.
     pub fn all(&self) -> Result<Vec<Account>, AccountsError> {
+        self.look(<[Account]>::to_vec)
+    }
+
+    /// Looks at the accounts as they are now.
+    fn look<T>(&self, at: impl FnOnce(&[Account]) -> T) -> Result<T, AccountsError> {
         let mut read = self.read.lock().unwrap_or_else(|e| e.into_inner());
         let path = self.folder.join(FILE);
         let found = std::fs::metadata(&path).ok();
@@ -182,12 +186,12 @@ impl AccountBook {
             read.accounts = self.stored()?;
             read.identity = identity;
         }
-        Ok(read.accounts.clone())
+        Ok(at(&read.accounts))
     }
 
     /// An account by its name.
     pub fn account(&self, name: &str) -> Result<Option<Account>, AccountsError> {
-        Ok(self.all()?.into_iter().find(|account| account.name == name))
+        self.look(|all| all.iter().find(|account| account.name == name).cloned())
     }
 
     /// The account of a token, and the rights of the token, if it is accepted now.
@@ -241,6 +245,29 @@ impl AccountBook {
         let password = hashed(password)?;
         self.change(|accounts| {
             account_of(accounts, name)?.password = password;
+            Ok(())
+        })
+    }
+
+    /// Changes the rights or the quota of an account.
+    pub fn set(
+        &self,
+        name: &str,
+        role: Option<Role>,
+        quota: Option<u64>,
+    ) -> Result<(), AccountsError> {
+        self.change(|accounts| {
+            let account = account_of(accounts, name)?;
+            account.role = role.unwrap_or(account.role);
+            account.quota = quota.unwrap_or(account.quota);
+            Ok(())
+        })
+    }
+
+    /// Revokes all tokens of an account.
+    pub fn revoke_tokens(&self, name: &str) -> Result<(), AccountsError> {
+        self.change(|accounts| {
+            account_of(accounts, name)?.tokens.clear();
             Ok(())
         })
     }
@@ -302,7 +329,7 @@ impl AccountBook {
     ) -> Result<(), AccountsError> {
         let failed = |why| AccountsError::File(self.folder.join(FILE), why);
         make_private_folder(&self.folder).map_err(failed)?;
-        let lock = File::options().create(true).append(true).open(self.folder.join(LOCK));
+        let lock = open_lock(&self.folder.join(LOCK));
         let lock = lock.map_err(failed)?;
         // It is free again when the file is closed.
         lock.lock().map_err(failed)?;

@@ -187,7 +187,9 @@ fn is_own_name(admission: &Admission, host: &str) -> bool {
     if admission.names.contains(&name) {
         return true;
     }
-    let is_loopback = ["localhost", "127.0.0.1", "[::1]"].contains(&&*name);
+    let address = name.trim_matches(['[', ']']).parse::<IpAddr>().ok();
+    let is_loopback = ["localhost", "127.0.0.1", "[::1]"].contains(&&*name)
+        || address == Some(admission.own.ip());
     admission.own.ip().is_loopback() && is_loopback && port == Some(admission.own.port())
 }
 

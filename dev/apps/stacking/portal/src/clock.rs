@@ -1,6 +1,16 @@
 //! Times as people and protocols write them.
 
+use std::sync::LazyLock;
+use std::time::Instant;
+
 use jiff::Timestamp;
+
+static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// Milliseconds since the first call: a clock that no administrator sets back.
+pub fn monotonic_ms() -> u64 {
+    BEGIN.elapsed().as_millis() as u64
+}
 
 /// A time as ISO 8601 in UTC, such as `2026-11-30T12:00:00.000Z`.
 pub fn iso(unix_ms: u64) -> String {

@@ -147,9 +147,12 @@ impl ClusterApi {
         let text = response.text().await.unwrap_or_default();
         let error: Value = serde_json::from_str(&text).unwrap_or_default();
         let message = error["error"]["message"].as_str();
+        let code = error["error"]["code"].as_str().unwrap_or_default();
         let message = message.map_or_else(|| format!("status {status}"), str::to_owned);
         Err(match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ClusterError::Token,
+            // The job is there, and what a task has printed is not there yet.
+            StatusCode::NOT_FOUND if code == "no-log" => ClusterError::Away(message),
             StatusCode::NOT_FOUND => ClusterError::Missing,
             StatusCode::TOO_MANY_REQUESTS => ClusterError::Away(message),
             status if status.is_server_error() => ClusterError::Away(message),
@@ -196,17 +199,15 @@ impl ClusterApi {
         }
     }
 
-    /// All tasks of a job, page by page; with a state, those in it.
+    /// All tasks of a job, page by page.
     pub async fn tasks(
         &self,
         job: u64,
-        state: Option<&str>,
         mut visit: impl FnMut(TaskOutcome),
     ) -> Result<(), ClusterError> {
-        let state = state.map(|state| format!("&state={state}")).unwrap_or_default();
         let mut cursor = String::new();
         loop {
-            let path = format!("/jobs/{job}/tasks?limit={TASKS_OF_PAGE}{state}{cursor}");
+            let path = format!("/jobs/{job}/tasks?limit={TASKS_OF_PAGE}{cursor}");
             let page: Tasks = self.ask(self.request(Method::GET, &path)?).await?;
             page.tasks.into_iter().for_each(&mut visit);
             let Some(next) = page.next else { return Ok(()) };

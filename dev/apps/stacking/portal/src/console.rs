@@ -6,6 +6,7 @@ use std::path::Path;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use crate::accounts::{AccountBook, AccountsError, Role};
+use crate::job_store::{JobStore, StoreError};
 use crate::secrets::unix_ms;
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
@@ -17,6 +18,13 @@ pub enum ConsoleError {
     Accounts(#[from] AccountsError),
     #[error("cannot read a password: {0}; give it on the standard input")]
     Password(io::Error),
+    #[error(transparent)]
+    Jobs(#[from] StoreError),
+    #[error(
+        "an account `{0}` was removed, and has {1} jobs left, which a new one would see: choose \
+         another name, or delete these jobs first, with a token of role admin"
+    )]
+    HasJobs(String, usize),
     #[error("the two passwords differ: give the same one twice")]
     Differ,
     #[error("cannot write: {0}")]
@@ -25,14 +33,34 @@ pub enum ConsoleError {
 
 /// Adds an account, with a password from the terminal or the standard input.
 pub fn add(state: &Path, name: &str, role: Role, quota: u64) -> Result<(), ConsoleError> {
+    let book = AccountBook::in_folder(state);
+    let (left, _) = JobStore::open(state)?.held_by(name);
+    if left > 0 && book.account(name)?.is_none() {
+        return Err(ConsoleError::HasJobs(name.to_owned(), left));
+    }
     let password = new_password()?;
-    Ok(AccountBook::in_folder(state).add(name, &password, role, quota)?)
+    Ok(book.add(name, &password, role, quota)?)
 }
 
 /// Changes a password.
 pub fn set_password(state: &Path, name: &str) -> Result<(), ConsoleError> {
     let password = new_password()?;
     Ok(AccountBook::in_folder(state).set_password(name, &password)?)
+}
+
+/// Changes the rights or the quota of an account.
+pub fn set(
+    state: &Path,
+    name: &str,
+    role: Option<Role>,
+    quota: Option<u64>,
+) -> Result<(), ConsoleError> {
+    Ok(AccountBook::in_folder(state).set(name, role, quota)?)
+}
+
+/// Revokes all tokens of an account.
+pub fn revoke(state: &Path, name: &str) -> Result<(), ConsoleError> {
+    Ok(AccountBook::in_folder(state).revoke_tokens(name)?)
 }
 
 /// Removes an account.

@@ -19,7 +19,7 @@ use crate::outcome_files::{
 };
 use crate::params::Weights;
 use crate::portal::Portal;
-use crate::position_files::{csv_text, kept_positions};
+use crate::position_files::kept_positions;
 use crate::position_list::{OffSky, PositionList};
 use crate::record::StackJob;
 use crate::runner_error::RunError;
@@ -111,7 +111,8 @@ fn list_for_find(list: &PositionList, weights: Weights) -> String {
     let has_weights = weights != Weights::None;
     let mut text = String::from("name,ra,dec,band,weight\n");
     for position in &list.positions {
-        let band = csv_text(position.band.as_deref().unwrap_or_default());
+        // A name of a band has no separators and quotes.
+        let band = position.band.as_deref().unwrap_or_default();
         let weight = position.weight.filter(|_| has_weights).unwrap_or(1.0);
         let (row, ra, dec) = (position.row, position.ra, position.dec);
         text += &format!("{row},{ra},{dec},{band},{weight}\n");
@@ -169,8 +170,11 @@ fn frame_tasks(
         let bad = |reason: &str| BadFrame { frame: name.clone(), objects, reason: reason.into() };
         if name.contains(['\t', '\n', '\r']) {
             lost.push(bad("its path has a tab or a line end: rename it, and make the index again"));
-        } else if !frame.exists() {
-            lost.push(bad("the file does not exist"));
+        } else if let Err(why) = fs::metadata(&frame) {
+            lost.push(bad(&match why.kind() {
+                io::ErrorKind::NotFound => "the file does not exist".to_owned(),
+                _ => format!("the file cannot be read: {why}"),
+            }));
         } else {
             let partial = folder.join(format!("partials/{number:07}.fits"));
             let report = folder.join(format!("partials/{number:07}.json"));
@@ -199,6 +203,8 @@ mod tests {
         let text = list_for_find(&list, Weights::List);
         assert_eq!(text, "name,ra,dec,band,weight\n2,1.5,-2,r,0.25\n3,3,4,,1\n");
         assert!(list_for_find(&list, Weights::None).contains("2,1.5,-2,r,1\n"));
+        let list = read_positions(b"ra,dec,band\n1.5,-2,+r\n").unwrap();
+        assert!(list_for_find(&list, Weights::None).contains("1,1.5,-2,+r,1\n"));
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub fn error_page(words: &str, is_known: bool) -> Response {
         .text(words)
         .raw("</p>")
         .raw(link);
-    page("Error", is_known.then_some(""), content)
+    page("Error", None, content)
 }
 
 const SIGN_IN: &str = "<p><a href=\"/signin\">Sign in</a></p>";

@@ -20,9 +20,11 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use crate::admission::{Admission, admit};
+use crate::clock::monotonic_ms;
 use crate::lifecycle;
 use crate::portal::Portal;
 use crate::secrets::unix_ms;
+use crate::trusted_clock::TrustedClock;
 use crate::{account_pages, pages, runner, uws, vosi};
 
 /// Connections at the same time; others wait until one ends.
@@ -100,13 +102,15 @@ pub async fn serve(
 
 /// Deletes jobs at the time of their destruction.
 async fn delete_old_jobs(portal: Arc<Portal>) {
+    let mut clock = TrustedClock::begin(unix_ms(), monotonic_ms());
     loop {
-        let now_ms = unix_ms();
+        let now_ms = clock.now_ms(unix_ms(), monotonic_ms());
         for job in portal.jobs.list(|job| job.destruction_ms <= now_ms && !job.is_deleted) {
             if let Err(why) = lifecycle::delete(&portal, &job.id) {
                 tracing::error!("job {} cannot be deleted: {why}", job.id);
             }
         }
+        lifecycle::remove_deleted(&portal);
         sleep(DESTRUCTION_PAUSE).await;
     }
 }

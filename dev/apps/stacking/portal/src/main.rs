@@ -12,6 +12,7 @@ mod account_pages;
 mod accounts;
 mod admission;
 mod attempts;
+mod availability;
 mod clock;
 mod cluster_api;
 mod collect;
@@ -36,7 +37,9 @@ mod runner;
 mod runner_error;
 mod secrets;
 mod sessions;
+mod slots;
 mod surveys;
+mod trusted_clock;
 mod upload;
 mod usage;
 mod uws;
@@ -57,13 +60,15 @@ use tokio::net::TcpListener;
 
 use crate::accounts::{AccountBook, Role};
 use crate::attempts::SignInAttempts;
+use crate::availability::Availability;
 use crate::cluster_api::ClusterApi;
 use crate::job_store::JobStore;
-use crate::portal::{Lifetimes, Portal};
+use crate::portal::Portal;
 use crate::sessions::Sessions;
+use crate::slots::{AccountSlots, MAX_RUNNING_OF_ACCOUNT, MAX_WAITS_OF_ACCOUNT};
 use crate::surveys::Surveys;
 use crate::usage::Usage;
-use crate::whole_file::make_private_folder;
+use crate::whole_file::{make_private_folder, open_lock};
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
@@ -79,7 +84,7 @@ struct Arguments {
 enum PortalCommand {
     /// Serve the portal until Ctrl-C
     Serve(ServeArgs),
-    /// Add, list and remove accounts
+    /// Add, change, list and remove accounts
     Account {
         #[command(subcommand)]
         command: AccountCommand,
@@ -142,7 +147,24 @@ enum AccountCommand {
         /// Name of the account
         name: String,
     },
-    /// Change the password of an account, which ends its sessions
+    /// Change the role or the quota of an account
+    #[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
+    Set {
+        /// Name of the account
+        name: String,
+        /// Rights: read, submit or admin
+        #[arg(long, group = "change")]
+        role: Option<Role>,
+        /// Object-frames that its jobs may stack in 24 hours
+        #[arg(long, value_name = "NUMBER", group = "change")]
+        quota: Option<u64>,
+    },
+    /// Revoke all tokens of an account; its page revokes single ones
+    Revoke {
+        /// Name of the account
+        name: String,
+    },
+    /// Change the password of an account, which ends its sessions and keeps its tokens
     Passwd {
         /// Name of the account
         name: String,
@@ -191,6 +213,8 @@ fn on_accounts(state: &Path, command: AccountCommand) -> Result<(), String> {
         AccountCommand::Add { name, role, quota } => console::add(state, &name, role, quota),
         AccountCommand::List => console::list(state),
         AccountCommand::Remove { name } => console::remove(state, &name),
+        AccountCommand::Set { name, role, quota } => console::set(state, &name, role, quota),
+        AccountCommand::Revoke { name } => console::revoke(state, &name),
         AccountCommand::Passwd { name } => console::set_password(state, &name),
         AccountCommand::Token { name, label, role, days } => {
             console::make_token(state, &name, &label, role, days)
@@ -251,7 +275,7 @@ fn open(args: &ServeArgs) -> Result<Portal, String> {
         format!("cannot use {}: {why}; name another folder with --state", state.display())
     };
     make_private_folder(state).map_err(of_state)?;
-    let lock = std::fs::File::options().create(true).append(true).open(state.join("portal.lock"));
+    let lock = open_lock(&state.join("portal.lock"));
     let lock = lock.map_err(of_state)?;
     lock.try_lock().map_err(|_| {
         format!("another portal uses {}: stop it, or name another --state", state.display())
@@ -273,11 +297,14 @@ fn open(args: &ServeArgs) -> Result<Portal, String> {
         sessions: Sessions::open(state).map_err(of_state)?,
         attempts: SignInAttempts::default(),
         jobs: JobStore::open(state).map_err(|why| why.to_string())?,
-        usage: Usage::open(state).map_err(of_state)?,
+        usage: Usage::open(state).map_err(|why| why.to_string())?,
+        slots: AccountSlots::of(MAX_RUNNING_OF_ACCOUNT),
+        waits: AccountSlots::of(MAX_WAITS_OF_ACCOUNT),
         cluster: ClusterApi::new(&args.eyas, token_file).map_err(|why| why.to_string())?,
+        availability: Availability::default(),
         work,
         stack,
         stack_version,
-        lifetimes: Lifetimes { kept_ms, longest_kept_ms: kept_ms },
+        kept_ms,
     })
 }

@@ -12,6 +12,8 @@ use crate::whole_file::{write_all_shared, write_shared};
 /// Frames that `find` missed, and those of failed tasks.
 const MISSING_FRAMES: &str = "missing-frames.json";
 pub const FAILED_FRAMES: &str = "failed-frames.json";
+/// The partial sums that are summed.
+pub const PARTIALS_FILE: &str = "partials.txt";
 
 /// A row of a report of `stack`.
 #[derive(Clone, Debug, Deserialize)]
@@ -25,11 +27,28 @@ pub struct NotStackedRow {
     detail: String,
 }
 
+impl NotStackedRow {
+    /// The row of the object in the list, from 1.
+    pub fn number(&self) -> usize {
+        self.name.parse().unwrap_or_default()
+    }
+}
+
+/// An object of the list, with the reason for which it is not in the image.
+pub fn object_of_row(list: &PositionList, row: usize, reason: String) -> MissingObject {
+    let at = list.positions.binary_search_by_key(&row, |position| position.row);
+    let position = at.ok().map(|at| &list.positions[at]);
+    MissingObject {
+        row,
+        name: position.and_then(|position| position.name.clone()).unwrap_or_default(),
+        ra: position.map(|position| position.ra.to_string()).unwrap_or_default(),
+        dec: position.map(|position| position.dec.to_string()).unwrap_or_default(),
+        reason,
+    }
+}
+
 /// An object that a report of `stack` names, with the name of the user's list.
 pub fn missing_object(list: &PositionList, row: &NotStackedRow) -> MissingObject {
-    let number: usize = row.name.parse().unwrap_or_default();
-    let at = list.positions.binary_search_by_key(&number, |position| position.row);
-    let position = at.ok().map(|at| &list.positions[at]);
     let words = match &*row.reason {
         "not_covered" => "no frame of the survey shows it",
         "border" => "the border of the frame cuts its region",
@@ -42,13 +61,7 @@ pub fn missing_object(list: &PositionList, row: &NotStackedRow) -> MissingObject
     let more = [&*row.frame, &*row.detail].into_iter().filter(|text| !text.is_empty());
     let more: Vec<&str> = more.collect();
     let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join("; ")) };
-    MissingObject {
-        row: number,
-        name: position.and_then(|position| position.name.clone()).unwrap_or_default(),
-        ra: position.map(|position| position.ra.to_string()).unwrap_or_default(),
-        dec: position.map(|position| position.dec.to_string()).unwrap_or_default(),
-        reason: format!("{words}{more}"),
-    }
+    object_of_row(list, row.number(), format!("{words}{more}"))
 }
 
 /// A frame that could not be read.
@@ -130,16 +143,31 @@ pub struct MissingObject {
 }
 
 const MISSING_FILE: &str = "not-found.json";
+const LEFT_OUT_FILE: &str = "left-out.json";
 const TASKS_FILE: &str = "tasks.tsv";
 
-/// Keeps which objects no frame shows.
+/// Keeps which objects are not in the image.
 pub fn write_missing(folder: &Path, missing: &[MissingObject]) -> io::Result<()> {
     write_shared(&folder.join(MISSING_FILE), &serde_json::to_vec(missing)?)
 }
 
-/// Objects that no frame shows.
+/// Keeps the regions that were left out of objects that have others in the image.
+pub fn write_left_out(folder: &Path, left_out: &[MissingObject]) -> io::Result<()> {
+    write_shared(&folder.join(LEFT_OUT_FILE), &serde_json::to_vec(left_out)?)
+}
+
+/// Objects that are not in the image.
 pub fn kept_missing(folder: &Path) -> io::Result<Vec<MissingObject>> {
-    match std::fs::read(folder.join(MISSING_FILE)) {
+    kept_objects(&folder.join(MISSING_FILE))
+}
+
+/// Regions that were left out of objects that have others in the image.
+pub fn kept_left_out(folder: &Path) -> io::Result<Vec<MissingObject>> {
+    kept_objects(&folder.join(LEFT_OUT_FILE))
+}
+
+fn kept_objects(path: &Path) -> io::Result<Vec<MissingObject>> {
+    match std::fs::read(path) {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(why) => Err(why),

@@ -15,11 +15,11 @@ use crate::admission::{Caller, redirect};
 use crate::clock::{iso, span};
 use crate::html::{Html, page};
 use crate::lifecycle;
-use crate::outcome_files::{bad_frames, kept_missing};
+use crate::outcome_files::{MissingObject, bad_frames, kept_left_out, kept_missing};
 use crate::params::Weights;
 use crate::portal::Portal;
 use crate::problem::Problem;
-use crate::record::{Phase, StackJob};
+use crate::record::{Phase, StackJob, Step};
 use crate::results::{result_kind, statistics};
 use crate::secrets::unix_ms;
 use crate::upload::Form;
@@ -247,6 +247,7 @@ fn progress_words(job: &StackJob) -> String {
     let frames = format!("{} of {} frames", job.stack.ended, job.stack.tasks);
     match (job.phase, job.estimated_end_ms(now_ms)) {
         (Phase::Queued, _) => "Waits for other stacks".into(),
+        _ if job.step == Step::Find => "Looks for the frames".into(),
         (_, Some(end)) => format!("{frames}, about {} left", span(end.saturating_sub(now_ms))),
         (_, None) => frames,
     }
@@ -320,8 +321,9 @@ fn buttons(caller: &Caller, job: &StackJob) -> Html {
 }
 
 fn described(portal: &Portal, job: &StackJob) -> Html {
-    let survey = job.params.survey.as_deref().and_then(|name| portal.surveys.named(name));
-    let survey = survey.map_or("", |survey| &*survey.title);
+    // A survey that is no longer offered has its name left.
+    let name = job.params.survey.as_deref().unwrap_or("no survey");
+    let survey = portal.surveys.named(name).map_or(name, |survey| &*survey.title);
     let band = job.params.band.as_deref().map(|band| format!(", band {band}"));
     let edge = job.params.edge();
     Html::new()
@@ -343,6 +345,7 @@ fn results(portal: &Portal, job: &StackJob) -> Result<Html, Problem> {
         tracing::error!("a file of job {} cannot be read: {why}", job.id);
         Problem::of_portal("the portal cannot read the results: tell its administrator")
     };
+    let left_out = kept_left_out(&folder).map_err(of_disk)?;
     let (missing, bad) =
         (kept_missing(&folder).map_err(of_disk)?, bad_frames(&folder).map_err(of_disk)?);
     let mut content = Html::new();
@@ -373,23 +376,24 @@ fn results(portal: &Portal, job: &StackJob) -> Result<Html, Problem> {
         .raw("<section><h2>Statistics</h2>")
         .part(table("Statistics", &["Statistic", "Value"], rows.collect()))
         .raw("</section><section><h2>Objects not found</h2>");
-    let rows: Vec<_> = missing.iter().take(MAX_ROWS).cloned().collect();
-    let rows = rows.into_iter().map(|object| {
-        vec![object.row.to_string(), object.name, object.ra, object.dec, object.reason]
-    });
     content = content
-        .part(listed(
-            "Objects not found",
-            missing.len(),
-            &["Row", "Name", "RA", "Dec", "Reason"],
-            rows.collect(),
-        ))
+        .part(objects("Objects not found", &missing))
+        .raw("</section><section><h2>Regions left out</h2>")
+        .part(objects("Regions left out", &left_out))
         .raw("</section><section><h2>Data not readable</h2>");
     let rows = bad.iter().take(MAX_ROWS);
     let rows = rows.map(|bad| vec![bad.frame.clone(), bad.objects.to_string(), bad.reason.clone()]);
     let names = ["Frame", "Objects", "Reason"];
     content = content.part(listed("Data not readable", bad.len(), &names, rows.collect()));
     Ok(content.raw("</section>"))
+}
+
+/// The first objects of a list.
+fn objects(label: &'static str, all: &[MissingObject]) -> Html {
+    let rows = all.iter().take(MAX_ROWS).cloned().map(|object| {
+        vec![object.row.to_string(), object.name, object.ra, object.dec, object.reason]
+    });
+    listed(label, all.len(), &["Row", "Name", "RA", "Dec", "Reason"], rows.collect())
 }
 
 fn size(bytes: u64) -> String {

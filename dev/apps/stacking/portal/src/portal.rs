@@ -5,24 +5,17 @@ use std::path::PathBuf;
 
 use crate::accounts::AccountBook;
 use crate::attempts::SignInAttempts;
+use crate::availability::Availability;
 use crate::cluster_api::ClusterApi;
 use crate::job_store::{JobStore, StoreError};
-use crate::record::{Phase, StackJob};
+use crate::record::StackJob;
 use crate::sessions::Sessions;
+use crate::slots::AccountSlots;
 use crate::surveys::Surveys;
 use crate::usage::Usage;
 
-/// What a job takes as long as none has ended.
+/// The time that a job is expected to take until one has ended.
 const UNKNOWN_MS: u64 = 60_000;
-
-/// Lifetimes that the administrator has set.
-#[derive(Clone, Copy, Debug)]
-pub struct Lifetimes {
-    /// A job and its files are deleted this long after its creation, milliseconds.
-    pub kept_ms: u64,
-    /// The latest destruction that a job may ask for, milliseconds after now.
-    pub longest_kept_ms: u64,
-}
 
 /// A portal.
 pub struct Portal {
@@ -32,14 +25,20 @@ pub struct Portal {
     pub attempts: SignInAttempts,
     pub jobs: JobStore,
     pub usage: Usage,
+    /// Jobs that run, and requests that wait.
+    pub slots: AccountSlots,
+    pub waits: AccountSlots,
     pub cluster: ClusterApi,
+    pub availability: Availability,
     /// The folder with the files of jobs, which all nodes see.
     pub work: PathBuf,
     /// The program `stack`, at the same path on all nodes.
     pub stack: PathBuf,
     /// What it says of its version.
     pub stack_version: String,
-    pub lifetimes: Lifetimes,
+    /// A job and its files are deleted this long after its creation, milliseconds. No job may ask
+    /// for a destruction that is later than this from now.
+    pub kept_ms: u64,
 }
 
 impl Portal {
@@ -54,10 +53,7 @@ impl Portal {
         if let Some(known) = job.ended_ms.or(job.estimated_end_ms(now_ms)) {
             return known;
         }
-        let ended = self.jobs.list(|job| job.phase == Phase::Completed);
-        let taken = ended.iter().filter_map(|job| job.ended_ms?.checked_sub(job.started_ms?));
-        let (sum, count) = taken.fold((0, 0), |(sum, count), ms| (sum + ms, count + 1));
-        let usual = u64::checked_div(sum, count).unwrap_or(UNKNOWN_MS);
+        let usual = self.jobs.usual_ms().unwrap_or(UNKNOWN_MS);
         job.started_ms.unwrap_or(now_ms).saturating_add(usual).max(now_ms)
     }
 

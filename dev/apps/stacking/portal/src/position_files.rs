@@ -1,9 +1,10 @@
 //! The list of a job in its folder, with all that is known of each object.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::position_list::PositionList;
+use crate::secrets::new_id;
 use crate::whole_file::write_shared;
 
 const FILE: &str = "list.json";
@@ -11,6 +12,33 @@ const FILE: &str = "list.json";
 /// Keeps a list in the folder of its job.
 pub fn write_positions(folder: &Path, list: &PositionList) -> io::Result<()> {
     write_shared(&folder.join(FILE), &serde_json::to_vec(list)?)
+}
+
+/// A list that is on disk, and not yet the one of its job.
+pub struct PreparedList {
+    beside: PathBuf,
+    path: PathBuf,
+}
+
+impl PreparedList {
+    /// Writes a list beside the one of the job, which takes a while.
+    pub fn write(folder: &Path, list: &PositionList) -> io::Result<Self> {
+        let beside = folder.join(format!("list-{}.json", new_id()?));
+        write_shared(&beside, &serde_json::to_vec(list)?)?;
+        Ok(PreparedList { beside, path: folder.join(FILE) })
+    }
+
+    /// Has the job stack this list, in a moment.
+    pub fn put_in_place(&self) -> io::Result<()> {
+        std::fs::rename(&self.beside, &self.path)
+    }
+}
+
+impl Drop for PreparedList {
+    fn drop(&mut self) {
+        // It is there if it was not put in place.
+        let _ = std::fs::remove_file(&self.beside);
+    }
 }
 
 /// The list in the folder of a job.

@@ -81,17 +81,31 @@ pub struct Columns {
 impl Columns {
     /// The columns by their names.
     pub fn named(names: &[String]) -> Result<Self, ListError> {
+        Columns::with_places(names, None, None)
+    }
+
+    /// The columns by their names; those of RA and Dec may be known otherwise.
+    pub fn with_places(
+        names: &[String],
+        ra: Option<usize>,
+        dec: Option<usize>,
+    ) -> Result<Self, ListError> {
         let find = |known: &[&str]| {
             let is_known = |name: &String| known.contains(&&*name.trim().to_lowercase());
             names.iter().position(is_known)
         };
         Ok(Columns {
-            ra: find(RA).ok_or(ListError::NoColumn("right ascension"))?,
-            dec: find(DEC).ok_or(ListError::NoColumn("declination"))?,
+            ra: ra.or_else(|| find(RA)).ok_or(ListError::NoColumn("right ascension"))?,
+            dec: dec.or_else(|| find(DEC)).ok_or(ListError::NoColumn("declination"))?,
             name: find(NAME),
             band: find(BAND),
             weight: find(WEIGHT),
         })
+    }
+
+    /// The columns of RA and Dec.
+    pub fn places(&self) -> [usize; 2] {
+        [self.ra, self.dec]
     }
 
     /// The columns of a list without a header: `ra dec`, then perhaps a band.
@@ -148,7 +162,7 @@ impl PositionList {
 
 /// Whether a text can be the name of a band: it becomes a word of a command.
 pub fn is_band(text: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._+'".contains(c);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._+".contains(c);
     (1..=MAX_BAND_BYTES).contains(&text.len())
         && !text.starts_with('-')
         && text.chars().all(is_plain)
@@ -176,7 +190,7 @@ fn reason_off_sky(ra: f64, dec: f64) -> Option<String> {
 }
 
 /// The first bytes of a text, whole characters, without control characters.
-fn cut(text: &str, bytes: usize) -> String {
+pub fn cut(text: &str, bytes: usize) -> String {
     let end = (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     text[..end.unwrap_or(0)].chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -58,6 +58,8 @@ fn read_plain(text: &str) -> Result<PositionList, ListError> {
 #[derive(Default)]
 struct TextRows {
     columns: Option<Columns>,
+    /// Cells of the first row.
+    count: usize,
     list: PositionList,
 }
 
@@ -76,12 +78,21 @@ impl TextRows {
                     false => Columns::unnamed(fields.len()),
                 };
                 self.columns = Some(read.clone());
+                self.count = fields.len();
                 if is_header {
                     return Ok(());
                 }
                 self.columns.insert(read)
             }
         };
+        if fields.len() > self.count {
+            let trouble = format!(
+                "it has {} cells, and the first line has {}: quote texts with separators",
+                fields.len(),
+                self.count
+            );
+            return Err(ListError::Line { line, trouble });
+        }
         self.list.add(columns, fields, line)
     }
 }
@@ -138,6 +149,8 @@ mod tests {
         assert!(wrong("ra,dec\n1,2\n10h3m,4\n").contains("line 3"));
         assert!(wrong("ra,dec\r\n1,2\r\n10h3m,4\r\n").contains("line 3"));
         assert!(wrong("1 2\n3\n").contains("line 2"));
+        assert!(wrong("ra,dec\n1,2\n1,2,3\n").contains("line 3 of the list: it has 3 cells"));
+        assert!(wrong("1 2 r\n3 4 r x\n").contains("line 2 of the list: it has 4 cells"));
         assert!(wrong("ra,dec,weight\n1,2,-1\n").contains("above 0"));
         assert!(wrong("ra,dec,band\n1,2,--help\n").contains("band"));
         assert_eq!(read_positions(b"\xff\xfe1 2"), Err(ListError::NotText));

@@ -36,7 +36,7 @@ impl Phase {
         Phase::ALL.iter().find(|(_, known)| *known == name).map(|(phase, _)| *phase)
     }
 
-    /// Whether the job may still change by itself: `WAIT` waits in these.
+    /// Whether the job may still change by itself.
     pub fn is_active(self) -> bool {
         matches!(self, Phase::Queued | Phase::Executing)
     }
@@ -70,7 +70,7 @@ pub struct ClusterJob {
     /// Its tasks, and those that have ended.
     pub tasks: u64,
     pub ended: u64,
-    /// When the first of its tasks ended, and the last, milliseconds since 1970.
+    /// When the first of its tasks ended, milliseconds since 1970.
     pub first_end_ms: Option<u64>,
 }
 
@@ -81,7 +81,7 @@ pub struct Counts {
     pub object_frames: u64,
     /// Frames that are read.
     pub frames: u64,
-    /// Objects that no frame shows, or that are off the sky.
+    /// Objects without a region in the image: off the sky, on no frame, or left out of all frames.
     pub not_found: u64,
     /// Frames that could not be read.
     pub not_readable: u64,

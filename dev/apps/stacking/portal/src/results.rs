@@ -8,9 +8,9 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::clock::iso;
-use crate::outcome_files::{BadFrame, MissingObject, bad_frames, kept_missing};
+use crate::outcome_files::{BadFrame, MissingObject, bad_frames, kept_left_out, kept_missing};
 use crate::portal::Portal;
-use crate::position_files::{csv_text, kept_positions};
+use crate::position_files::{csv_text, kept_positions, positions_csv};
 use crate::record::{ResultFile, StackJob};
 use crate::secrets::unix_ms;
 use crate::votable_out::{VoDocument, VoField};
@@ -29,7 +29,7 @@ pub struct ResultKind {
 const VOTABLE: &str = "application/x-votable+xml";
 
 /// All kinds.
-pub const RESULTS: [ResultKind; 7] = [
+pub const RESULTS: [ResultKind; 8] = [
     ResultKind {
         id: "result",
         file: "report.vot",
@@ -66,6 +66,13 @@ pub const RESULTS: [ResultKind; 7] = [
         semantics: "#auxiliary",
     },
     ResultKind {
+        id: "left-out",
+        file: "left-out.csv",
+        mime: "text/csv",
+        words: "Regions that were left out of objects that have others in the image",
+        semantics: "#auxiliary",
+    },
+    ResultKind {
         id: "not-readable",
         file: "not-readable.csv",
         mime: "text/csv",
@@ -91,8 +98,10 @@ pub fn result_kind(id: &str) -> Option<&'static ResultKind> {
 pub fn write_results(portal: &Portal, job: &StackJob) -> io::Result<Vec<ResultFile>> {
     let folder = portal.folder_of(&job.id);
     let (missing, bad) = (kept_missing(&folder)?, bad_frames(&folder)?);
+    let left_out = kept_left_out(&folder)?;
     let files = [
         ("not-found.csv", missing_csv(&missing)),
+        ("left-out.csv", missing_csv(&left_out)),
         ("not-readable.csv", bad_csv(&bad)),
         ("report.vot", report(job, &missing, &bad)),
         ("provenance.json", provenance(portal, job)?),
@@ -211,10 +220,11 @@ pub fn parameters(job: &StackJob) -> Vec<(&'static str, String)> {
     all
 }
 
-/// By whom, of what, with what and when the image was made; the list by its hash.
+/// By whom, of what, with what and when the image was made; the list by the hash of its
+/// `positions.csv`.
 fn provenance(portal: &Portal, job: &StackJob) -> io::Result<String> {
     let folder = portal.folder_of(&job.id);
-    let list = serde_json::to_vec(&kept_positions(&folder)?)?;
+    let list = positions_csv(&kept_positions(&folder)?);
     let survey = job.params.survey.as_deref().and_then(|name| portal.surveys.named(name));
     let parameters: serde_json::Map<_, _> =
         parameters(job).into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
@@ -233,7 +243,7 @@ fn provenance(portal: &Portal, job: &StackJob) -> io::Result<String> {
             "survey": survey.map(|survey| &survey.name),
             "survey_title": survey.map(|survey| &survey.title),
             "positions": job.params.positions,
-            "positions_blake3": blake3::hash(&list).to_hex().to_string(),
+            "positions_csv_blake3": blake3::hash(list.as_bytes()).to_hex().to_string(),
         },
         "programs": {
             "astroportal": env!("CARGO_PKG_VERSION"),

@@ -12,10 +12,11 @@ use tokio::time::sleep;
 
 use crate::cluster_api::{ClusterError, JobProgress};
 use crate::collect::{
-    SumMeasures, add_left_out, collect_outcomes, printed_measures, write_partials,
+    SumMeasures, add_left_out, check_partials, collect_outcomes, printed_measures,
 };
 use crate::find::find_frames;
 use crate::job_store::StoreError;
+use crate::outcome_files::PARTIALS_FILE;
 use crate::params::Weights;
 use crate::portal::Portal;
 use crate::record::{ClusterJob, Phase, StackJob, Step};
@@ -23,7 +24,7 @@ use crate::results::{remove_scratch, write_results};
 use crate::runner_error::RunError;
 use crate::secrets::unix_ms;
 
-/// Jobs that are not over, of all accounts; others are QUEUED.
+/// Jobs of all accounts that run; others are QUEUED.
 const MAX_RUNNING_JOBS: usize = 32;
 static RUNNING: Semaphore = Semaphore::const_new(MAX_RUNNING_JOBS);
 /// Pauses before a cluster that does not answer is asked again; each is twice the one before.
@@ -63,36 +64,59 @@ async fn until_over(portal: &Portal, id: &str) {
         () = sleep(left) => {
             let words = format!("the job was aborted after its EXECUTIONDURATION, {} s: set a \
                 longer one, or 0 for no bound", job.duration_s);
-            end(portal, id, Phase::Aborted, Some(words));
+            end(portal, id, Phase::Aborted, Some(words)).await;
         }
     }
 }
 
-/// Ends a job that has not ended.
-fn end(portal: &Portal, id: &str, phase: Phase, error: Option<String>) {
-    let changed = portal.jobs.change::<StoreError>(id, |job| {
+/// Ends a job that has not ended. While the disk is full, the job waits for its end.
+async fn end(portal: &Portal, id: &str, phase: Phase, error: Option<String>) {
+    let ended = |job: &mut StackJob| {
         if job.phase.is_active() {
             job.to_cancel = true;
-            (job.phase, job.ended_ms, job.error) = (phase, Some(unix_ms()), error);
-            job.waits_for = None;
+            (job.phase, job.ended_ms) = (phase, Some(unix_ms()));
+            (job.error, job.waits_for) = (error.clone(), None);
         }
         Ok(())
-    });
-    if let Err(why) = changed {
-        tracing::error!("the end of job {id} cannot be kept: {why}");
+    };
+    let mut pause = FIRST_PAUSE;
+    while let Err(why) = block_in_place(|| portal.jobs.change::<StoreError>(id, ended)) {
+        if matches!(why, StoreError::Gone(_)) {
+            return;
+        }
+        tracing::error!("the end of job {id} cannot be kept yet: {why}");
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
 async fn work(portal: &Portal, id: &str) {
-    // The semaphore is never closed.
+    let Some(job) = portal.jobs.get(id) else { return };
+    // An account waits for its own jobs before it waits for those of others. The semaphores are
+    // never closed.
+    let of_account = portal.slots.of_account(&job.owner);
+    let Ok(_of_account) = of_account.acquire().await else { return };
     let Ok(_permit) = RUNNING.acquire().await else { return };
+    let mut pause = FIRST_PAUSE;
     while portal.jobs.get(id).is_some_and(|job| job.phase.is_active()) {
-        let error = match step(portal, id).await {
-            Ok(()) => continue,
-            Err(RunError::Lost(_)) => match lose(portal, id) {
-                Ok(()) => continue,
-                Err(why) => why,
-            },
+        let done = match step(portal, id).await {
+            Err(RunError::Lost(_)) => lose(portal, id),
+            done => done,
+        };
+        let error = match done {
+            Ok(()) => {
+                pause = FIRST_PAUSE;
+                continue;
+            }
+            // A disk that is full has room again later: the step is done again then.
+            Err(why) if why.may_pass() => {
+                tracing::error!("job {id} waits: {why}");
+                let words = "the portal cannot write to its disk: tell its administrator";
+                portal.jobs.show(id, |job| job.waits_for = Some(words.into()));
+                sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                continue;
+            }
             Err(why) => why,
         };
         tracing::info!("job {id} has failed: {error}");
@@ -102,7 +126,7 @@ async fn work(portal: &Portal, id: &str) {
         {
             portal.jobs.show(id, |job| job.results = results);
         }
-        return end(portal, id, Phase::Error, Some(error.to_string()));
+        return end(portal, id, Phase::Error, Some(error.to_string())).await;
     }
 }
 
@@ -150,7 +174,7 @@ async fn step(portal: &Portal, id: &str) -> Result<(), RunError> {
             Ok(())
         }
         Step::Sum => {
-            block_in_place(|| write_partials(portal, &job))?;
+            block_in_place(|| check_partials(portal, &job))?;
             let ended = on_cluster(portal, &job, sum_request(portal, &job)).await?;
             tracing::debug!("the sum of job {id} has ended");
             let measured = patiently(portal, id, || printed_measures(portal, &ended)).await?;
@@ -180,6 +204,10 @@ fn complete(portal: &Portal, id: &str, measured: SumMeasures) -> Result<(), RunE
 async fn find(portal: &Portal, job: &StackJob) -> Result<(), RunError> {
     let survey = job.params.check(&portal.surveys);
     let survey = survey.map_err(|why| RunError::Job(why.message))?;
+    // An account that was removed meanwhile has no quota.
+    let account = portal.accounts.account(&job.owner).ok().flatten();
+    let quota = account.map_or(0, |account| account.quota);
+    portal.usage.must_have_left(&job.owner, quota, &job.id, unix_ms())?;
     let found = find_frames(portal, job, survey).await?;
     if found.object_frames > survey.quota {
         return Err(RunError::Job(format!(
@@ -187,9 +215,6 @@ async fn find(portal: &Portal, job: &StackJob) -> Result<(), RunError> {
             found.object_frames, survey.quota
         )));
     }
-    // An account that was removed meanwhile has no quota.
-    let account = portal.accounts.account(&job.owner).ok().flatten();
-    let quota = account.map_or(0, |account| account.quota);
     portal.usage.charge(&job.owner, quota, &job.id, found.object_frames, unix_ms())?;
     portal.jobs.change::<RunError>(&job.id, |job| {
         job.counts.object_frames = found.object_frames;
@@ -261,7 +286,7 @@ fn stack_request(portal: &Portal, job: &StackJob) -> Value {
 /// The job of eyas with one task, which sums the partial sums.
 fn sum_request(portal: &Portal, job: &StackJob) -> Value {
     let folder = portal.folder_of(&job.id);
-    let list = format!("@{}", folder.join("partials.txt").display());
+    let list = format!("@{}", folder.join(PARTIALS_FILE).display());
     let output = |name: &str| json!({ "file": name, "to": folder.join(name) });
     let images = [("--out", "image.fits"), ("--png", "image.png"), ("--jpeg", "image.jpg")];
     let mut command = vec![json!(portal.stack), json!("--sum"), json!(list)];
@@ -382,21 +407,34 @@ async fn clean_up(portal: &Portal, id: &str) {
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
+    let mut pause = FIRST_PAUSE;
+    while let Err(why) = block_in_place(|| put_away(portal, id)) {
+        tracing::error!("job {id} is not removed yet: {why}");
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Removes a deleted job, or of another one the files that no result needs.
+fn put_away(portal: &Portal, id: &str) -> Result<(), StoreError> {
+    let Some(job) = portal.jobs.get(id) else { return Ok(()) };
+    if job.is_deleted {
+        // Nothing is written: the disk may be full.
+        return portal.remove_job(id);
+    }
+    if job.phase.is_over() {
+        let folder = portal.folder_of(id);
+        remove_scratch(&folder).map_err(|why| StoreError::File(folder, why))?;
+    }
     let changed = portal.jobs.change::<StoreError>(id, |job| {
         job.to_cancel = false;
         Ok(())
     });
-    let folder = portal.folder_of(id);
-    let removed = match changed {
+    match changed {
+        // It was deleted meanwhile.
         Ok(job) if job.is_deleted => portal.remove_job(id),
-        Ok(job) if job.phase.is_over() => {
-            block_in_place(|| remove_scratch(&folder)).map_err(|why| StoreError::File(folder, why))
-        }
         Ok(_) | Err(StoreError::Gone(_)) => Ok(()),
         Err(why) => Err(why),
-    };
-    if let Err(why) = removed {
-        tracing::error!("job {id} is not removed: {why}");
     }
 }
 
@@ -421,7 +459,13 @@ async fn cancel(portal: &Portal, job: &StackJob) -> Result<(), ClusterError> {
 
 /// Goes on with all jobs after a restart.
 pub fn resume(portal: &Arc<Portal>) {
-    for job in portal.jobs.list(|job| job.phase.is_active() || job.to_cancel || job.is_deleted) {
+    // A job that had ended when the portal was killed may have files left that no result needs.
+    let has_scratch = |job: &StackJob| portal.folder_of(&job.id).join("partials").exists();
+    let is_left = |job: &StackJob| {
+        let must_go = job.to_cancel || job.is_deleted;
+        job.phase.is_active() || must_go || job.phase.is_over() && has_scratch(job)
+    };
+    for job in portal.jobs.list(is_left) {
         tokio::spawn(run(portal.clone(), job.id));
     }
 }

@@ -13,6 +13,8 @@ use crate::whole_file::write_private;
 
 /// A session ends after this time.
 const SESSION_MS: u64 = 12 * 3600 * 1000;
+/// Sessions of an account; the oldest end.
+const MAX_SESSIONS_OF_ACCOUNT: usize = 20;
 /// Sessions of all accounts; the oldest end.
 const MAX_SESSIONS: usize = 10_000;
 
@@ -54,11 +56,9 @@ impl Sessions {
         let text = new_secret()?;
         let mut open = self.sessions();
         open.retain(|_, session| session.expires_ms > now_ms);
-        while open.len() >= MAX_SESSIONS {
-            let oldest = open.iter().min_by_key(|(_, session)| session.expires_ms);
-            let Some(oldest) = oldest.map(|(hash, _)| hash.clone()) else { break };
-            open.remove(&oldest);
-        }
+        // One account does not end the sessions of others.
+        end_oldest(&mut open, MAX_SESSIONS_OF_ACCOUNT, |session| session.account == account);
+        end_oldest(&mut open, MAX_SESSIONS, |_| true);
         let (account, expires_ms) = (account.to_owned(), now_ms + SESSION_MS);
         open.insert(hash_secret(&text), Session { account, password_mark, expires_ms });
         self.write(&open)?;
@@ -75,10 +75,24 @@ impl Sessions {
     /// Ends a session.
     pub fn end(&self, text: &str) -> io::Result<()> {
         let mut open = self.sessions();
-        match open.remove(&hash_secret(text)) {
-            Some(_) => self.write(&open),
-            None => Ok(()),
-        }
+        let hash = hash_secret(text);
+        let Some(ended) = open.remove(&hash) else { return Ok(()) };
+        // A session that would be open again after a restart has not ended: its user is told so.
+        self.write(&open).inspect_err(|_| drop(open.insert(hash, ended)))
+    }
+}
+
+/// Ends the oldest of some sessions, so that there is room for one of at most `most`.
+fn end_oldest(
+    open: &mut BTreeMap<String, Session>,
+    most: usize,
+    is_one: impl Fn(&Session) -> bool,
+) {
+    let ones = open.iter().filter(|(_, session)| is_one(session));
+    let mut ones: Vec<_> = ones.map(|(hash, one)| (one.expires_ms, hash.clone())).collect();
+    ones.sort();
+    for (_, hash) in ones.iter().take((ones.len() + 1).saturating_sub(most)) {
+        open.remove(hash);
     }
 }
 
@@ -97,6 +111,17 @@ mod tests {
         assert_eq!(sessions.account("other", 1), None);
         let stored = std::fs::read_to_string(folder.path().join("sessions.json")).unwrap();
         assert!(!stored.contains(&text));
+        // Another account has many sessions: its own end.
+        let others: Vec<_> = (0..=MAX_SESSIONS_OF_ACCOUNT as u64)
+            .map(|now| sessions.begin("eve", "mark".into(), now).unwrap())
+            .collect();
+        assert!(sessions.account(&others[0], 1).is_none());
+        assert!(sessions.account(&others[1], 1).is_some());
+        assert!(sessions.account(&text, 1).is_some());
+        // An end that is not on disk is none.
+        std::fs::create_dir(folder.path().join("sessions.json.new")).unwrap();
+        assert!(sessions.end(&text).is_err() && sessions.account(&text, 1).is_some());
+        std::fs::remove_dir(folder.path().join("sessions.json.new")).unwrap();
         sessions.end(&text).unwrap();
         assert_eq!(sessions.account(&text, 1), None);
     }

@@ -75,9 +75,13 @@ impl Form {
     }
 
     /// The parameters behind the `?` of a URL.
-    pub fn of_query(query: Option<&str>) -> Self {
+    pub fn of_query(query: Option<&str>) -> Result<Self, Problem> {
         let fields = url_fields(query.unwrap_or_default().as_bytes());
-        Form { fields, _permit: None }
+        if fields.len() > MAX_FORM_FIELDS {
+            let words = format!("the URL has more than {MAX_FORM_FIELDS} parameters");
+            return Err(Problem::wrong(format!("{words}: ask for fewer at once")));
+        }
+        Ok(Form { fields, _permit: None })
     }
 
     /// All fields: names are compared without regard to case, as IVOA's protocols have it.
@@ -87,8 +91,13 @@ impl Form {
 
     /// The last field of a name, as text without blanks at its ends.
     pub fn text(&self, name: &str) -> Option<&str> {
+        self.untrimmed(name).map(str::trim)
+    }
+
+    /// The last field of a name, as text with the blanks at its ends, such as a password.
+    pub fn untrimmed(&self, name: &str) -> Option<&str> {
         let found = self.fields.iter().rev().find(|(field, _)| field.eq_ignore_ascii_case(name));
-        found.and_then(|(_, value)| std::str::from_utf8(value).ok()).map(str::trim)
+        found.and_then(|(_, value)| std::str::from_utf8(value).ok())
     }
 
     /// All fields of a name, as text.
@@ -222,10 +231,14 @@ mod tests {
 
     #[test]
     fn fields_are_found_in_any_case() {
-        let form = Form::of_query(Some("Phase=RUN&x=%20a+b%20&PHASE=ABORT"));
+        let form = Form::of_query(Some("Phase=RUN&x=%20a+b%20&PHASE=ABORT")).unwrap();
         assert_eq!(form.text("phase"), Some("ABORT"));
         assert_eq!(form.text("X"), Some("a b"));
+        assert_eq!(form.untrimmed("X"), Some(" a b "), "passwords may have blanks at their ends");
         assert_eq!(form.texts("phase"), ["RUN", "ABORT"]);
         assert_eq!(form.fields().next().unwrap().0, "PHASE");
+        assert!(Form::of_query(Some(&"ID=a&".repeat(MAX_FORM_FIELDS))).is_ok());
+        let many = "ID=a&".repeat(MAX_FORM_FIELDS + 1);
+        assert!(Form::of_query(Some(&many)).is_err_and(|why| why.message.contains("fewer")));
     }
 }

@@ -21,7 +21,18 @@ pub enum UsageError {
          left: stack fewer positions, {later}or ask the administrator for a larger quota"
     )]
     Exceeded { wanted: u64, left: u64, quota: u64, later: String },
-    #[error("cannot write {path}: {1}", path = .0.display())]
+    #[error(
+        "the account has used its {0} object-frames for 24 h: submit the job later, or ask the \
+         administrator for a larger quota"
+    )]
+    Used(u64),
+    #[error(
+        "{path} is damaged: {1}. Restore it from a backup, or remove it: all accounts then have \
+         their whole quotas again",
+        path = .0.display()
+    )]
+    Damaged(PathBuf, serde_json::Error),
+    #[error("cannot read or write {path}: {1}", path = .0.display())]
     File(PathBuf, io::Error),
 }
 
@@ -42,12 +53,13 @@ pub struct Usage {
 
 impl Usage {
     /// Reads what accounts have used.
-    pub fn open(state: &Path) -> io::Result<Self> {
+    pub fn open(state: &Path) -> Result<Self, UsageError> {
         let path = state.join("usage.json");
         let uses = match std::fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes)?,
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map_err(|why| UsageError::Damaged(path.clone(), why))?,
             Err(why) if why.kind() == io::ErrorKind::NotFound => Uses::new(),
-            Err(why) => return Err(why),
+            Err(why) => return Err(UsageError::File(path, why)),
         };
         Ok(Usage { path, uses: Mutex::new(uses) })
     }
@@ -57,6 +69,25 @@ impl Usage {
         let uses = self.uses.lock().unwrap_or_else(|e| e.into_inner());
         let counts = |one: &&Use| one.at_ms + PERIOD_MS > now_ms;
         uses.get(account).into_iter().flatten().filter(counts).map(|one| one.object_frames).sum()
+    }
+
+    /// Refuses a job of an account that has used its whole quota, before its frames are looked for.
+    /// One that was charged goes on.
+    pub fn must_have_left(
+        &self,
+        account: &str,
+        quota: u64,
+        job: &str,
+        now_ms: u64,
+    ) -> Result<(), UsageError> {
+        let uses = self.uses.lock().unwrap_or_else(|e| e.into_inner());
+        let own = uses.get(account).into_iter().flatten();
+        let own: Vec<&Use> = own.filter(|one| one.at_ms + PERIOD_MS > now_ms).collect();
+        let used: u64 = own.iter().map(|one| one.object_frames).sum();
+        match used < quota || own.iter().any(|one| one.job == job) {
+            true => Ok(()),
+            false => Err(UsageError::Used(quota)),
+        }
     }
 
     /// Takes the object-frames of a job from its account. A job is counted once, also if it is
@@ -121,5 +152,12 @@ mod tests {
         usage.charge("ada", 100, "c", 40, 3 * hour).unwrap();
         assert_eq!(usage.used("ada", 26 * hour), 40);
         usage.charge("ada", 100, "d", 60, 26 * hour).unwrap();
+        let left = |job| usage.must_have_left("ada", 100, job, 26 * hour);
+        assert!(left("e").unwrap_err().to_string().contains("used its 100"));
+        left("d").unwrap();
+        usage.must_have_left("ada", 101, "e", 26 * hour).unwrap();
+        std::fs::write(folder.path().join("usage.json"), "{").unwrap();
+        let why = Usage::open(folder.path()).err().unwrap().to_string();
+        assert!(why.contains("usage.json is damaged"), "{why}");
     }
 }

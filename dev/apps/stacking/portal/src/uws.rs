@@ -29,8 +29,6 @@ use crate::uws_documents::{job_document, jobs_document, parameters_document, res
 const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Jobs that `LAST` or a list without it shows.
 const MAX_JOBS_LISTED: usize = 10_000;
-/// Ids of a request for links.
-const MAX_LINK_IDS: usize = 1000;
 
 type Answered = Result<Response, Problem>;
 type At = State<Arc<Portal>>;
@@ -70,7 +68,7 @@ pub async fn list(
     Extension(url): Extension<PortalUrl>,
     uri: Uri,
 ) -> Answered {
-    let form = Form::of_query(uri.query());
+    let form = Form::of_query(uri.query())?;
     let phases: Result<Vec<Phase>, Problem> = form
         .texts("PHASE")
         .into_iter()
@@ -139,13 +137,16 @@ pub async fn show(
     uri: Uri,
 ) -> Answered {
     let job = visible(&portal, &caller, &id)?;
-    let form = Form::of_query(uri.query());
+    let form = Form::of_query(uri.query())?;
     if let Some(seconds) = form.text("WAIT") {
         let seconds: i64 =
             seconds.parse().map_err(|_| Problem::wrong("WAIT is a number of seconds, or -1"))?;
         let time = u64::try_from(seconds).map_or(MAX_WAIT, Duration::from_secs).min(MAX_WAIT);
         let is_of_phase = form.text("PHASE").is_none_or(|phase| phase == job.phase.name());
-        if !job.phase.is_over() && is_of_phase {
+        // An account without a slot has its answer at once, as after a WAIT of 0.
+        let slots = portal.waits.of_account(&caller.account.name);
+        let slot = slots.try_acquire();
+        if !job.phase.is_over() && is_of_phase && slot.is_ok() {
             let _ = timeout(time, portal.jobs.wait_while(&id, job.phase)).await;
         }
     }
@@ -193,13 +194,12 @@ pub async fn delete(
 
 /// Sets whatever a form has: a phase, times, parameters.
 fn change(portal: &Arc<Portal>, id: &str, form: &Form) -> Result<(), Problem> {
-    let is_param =
-        |name: &String| !["PHASE", "ACTION", "DESTRUCTION", "EXECUTIONDURATION"].contains(&&**name);
+    let is_param = |name: &String| !lifecycle::ACTIONS.contains(&&**name);
     if let Some(text) = form.text("DESTRUCTION") {
-        lifecycle::set_destruction(portal, id, text)?;
+        block_in_place(|| lifecycle::set_destruction(portal, id, text))?;
     }
     if let Some(text) = form.text("EXECUTIONDURATION") {
-        lifecycle::set_duration(portal, id, text)?;
+        block_in_place(|| lifecycle::set_duration(portal, id, text))?;
     }
     if form.fields().any(|(name, _)| is_param(&name)) {
         block_in_place(|| lifecycle::set_params(portal, id, form))?;
@@ -301,8 +301,8 @@ pub async fn links(
     Extension(url): Extension<PortalUrl>,
     uri: Uri,
 ) -> Answered {
-    let form = Form::of_query(uri.query());
-    let ids = form.texts("ID").into_iter().take(MAX_LINK_IDS);
+    let form = Form::of_query(uri.query())?;
+    let ids = form.texts("ID").into_iter();
     let job = |id: &str| (id.to_owned(), visible(&portal, &caller, id).ok());
     let jobs: Vec<_> = ids.map(job).collect();
     let kind = "application/x-votable+xml;content=datalink";

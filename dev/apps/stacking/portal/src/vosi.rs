@@ -17,16 +17,13 @@ fn xml(text: String) -> Response {
 
 /// `GET /availability`. While the cluster does not answer, jobs are accepted, and wait.
 pub async fn availability(State(portal): State<Arc<Portal>>) -> Response {
-    let note = match portal.cluster.find("astroportal-availability").await {
-        Ok(_) => "jobs are accepted, and the cluster answers".to_owned(),
-        Err(why) => format!("jobs are accepted, and wait: {why}"),
-    };
+    let note = portal.availability.note(&portal.cluster).await;
     xml(format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<vosi:availability \
          xmlns:vosi=\"http://www.ivoa.net/xml/VOSIAvailability/v1.0\">\
          <vosi:available>true</vosi:available><vosi:note>{}</vosi:note>\
          </vosi:availability>\n",
-        xml_text(&note)
+        xml_text(note)
     ))
 }
 

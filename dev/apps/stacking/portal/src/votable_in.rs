@@ -6,7 +6,7 @@
 use quick_xml::Reader;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 
-use crate::position_list::{Columns, ListError, PositionList};
+use crate::position_list::{Columns, ListError, PositionList, cut};
 
 /// Columns of a table.
 const MAX_FIELDS: usize = 1000;
@@ -59,6 +59,10 @@ struct VoTable {
     depth: usize,
     is_votable: bool,
     fields: Vec<String>,
+    /// The unit of each field.
+    units: Vec<String>,
+    /// The fields that are RA and Dec by their UCD.
+    main: [Option<usize>; 2],
     columns: Option<Columns>,
     /// Cells of the row that is read.
     cells: Vec<String>,
@@ -67,6 +71,8 @@ struct VoTable {
     is_in_row: bool,
     /// Whether the table with the positions has ended.
     is_read: bool,
+    /// Whether some table has data.
+    has_data: bool,
     rows: usize,
     list: PositionList,
 }
@@ -81,10 +87,16 @@ impl VoTable {
         match name.as_ref() {
             "VOTABLE" if self.depth == 1 => self.is_votable = true,
             _ if !self.is_votable => return Err(fail("its first element is not VOTABLE")),
-            "TABLE" if !self.is_read => self.fields.clear(),
+            "TABLE" if !self.is_read => {
+                self.fields.clear();
+                self.units.clear();
+                (self.main, self.rows) = ([None, None], 0);
+            }
             "FIELD" if !self.is_read => self.field(element)?,
-            "TABLEDATA" if !self.is_read => self.columns = Some(Columns::named(&self.fields)?),
-            "BINARY" | "BINARY2" | "FITS" | "PARQUET" if !self.is_read => {
+            "TABLEDATA" if !self.is_read => self.columns = self.columns()?,
+            "BINARY" | "BINARY2" | "FITS" | "PARQUET"
+                if !self.is_read && self.columns()?.is_some() =>
+            {
                 return Err(fail("its data is not in TABLEDATA: save it as TABLEDATA"));
             }
             "TR" => (self.is_in_row, self.rows) = (true, self.rows + 1),
@@ -100,27 +112,44 @@ impl VoTable {
         Ok(())
     }
 
+    /// The columns of a table with positions; `None` of another table, which is passed over.
+    fn columns(&self) -> Result<Option<Columns>, ListError> {
+        let [ra, dec] = self.main;
+        let Ok(columns) = Columns::with_places(&self.fields, ra, dec) else { return Ok(None) };
+        for at in columns.places() {
+            let (unit, name) = (&*self.units[at], &self.fields[at]);
+            if !["", "deg", "degree", "degrees"].contains(&unit) {
+                let (unit, name) = (cut(unit, 40), cut(name, 40));
+                return Err(fail(format!("the field {name} is in `{unit}`: write it in degrees")));
+            }
+        }
+        Ok(Some(columns))
+    }
+
     fn field(&mut self, element: &BytesStart) -> Result<(), ListError> {
         if self.fields.len() >= MAX_FIELDS {
             return Err(fail(format!("it has more than {MAX_FIELDS} fields")));
         }
-        let (mut name, mut ucd) = (String::new(), String::new());
+        let (mut name, mut ucd, mut unit) = (String::new(), String::new(), String::new());
         for attribute in element.attributes() {
             let attribute = attribute.map_err(|wrong| fail(format!("it is not XML: {wrong}")))?;
             let value = attribute.value.into_owned();
             match attribute.key.as_ref() {
                 "name" => name = value,
                 "ucd" => ucd = value,
+                "unit" => unit = value,
                 _ => {}
             }
         }
         // What a column is, is more than its name.
-        let by_ucd = match &*ucd.to_lowercase() {
-            "pos.eq.ra;meta.main" => Some("ra"),
-            "pos.eq.dec;meta.main" => Some("dec"),
-            _ => None,
-        };
-        self.fields.push(by_ucd.map_or(name, str::to_owned));
+        let at = self.fields.len();
+        match &*ucd.to_lowercase() {
+            "pos.eq.ra;meta.main" => self.main[0] = self.main[0].or(Some(at)),
+            "pos.eq.dec;meta.main" => self.main[1] = self.main[1].or(Some(at)),
+            _ => {}
+        }
+        self.fields.push(name);
+        self.units.push(unit.trim().to_owned());
         Ok(())
     }
 
@@ -146,7 +175,10 @@ impl VoTable {
                     })?;
                 }
             }
-            "TABLEDATA" => self.is_read = true,
+            "TABLEDATA" => {
+                self.has_data = true;
+                self.is_read |= self.columns.is_some();
+            }
             _ => {}
         }
         Ok(())
@@ -155,7 +187,10 @@ impl VoTable {
     fn finish(self) -> Result<PositionList, ListError> {
         match (self.is_votable, self.depth, self.is_read) {
             (true, 0, true) => Ok(self.list),
-            (true, 0, false) => Err(fail("it has no table with TABLEDATA")),
+            (true, 0, false) if self.has_data => {
+                Err(ListError::NoColumn("right ascension and Dec"))
+            }
+            (true, 0, false) => Err(fail("it has no table with TABLEDATA: save it as TABLEDATA")),
             _ => Err(fail("it ends before its last element does")),
         }
     }
@@ -190,6 +225,24 @@ mod tests {
         let first = &list.positions[0];
         assert_eq!((first.ra, first.dec, first.name.as_deref()), (150.1, 2.2, Some("a&<b>A")));
         assert_eq!((list.positions[1].row, list.off_sky[0].row), (3, 2));
+    }
+
+    #[test]
+    fn the_first_table_with_positions_is_read() {
+        // A report of the portal has its statistics first.
+        let other = "<TABLE><FIELD name=\"x\"/><DATA><TABLEDATA><TR><TD>a</TD></TR></TABLEDATA>\
+            </DATA></TABLE><TABLE>";
+        let row = "<TR><TD/><TD>1</TD><TD>2</TD></TR>";
+        let text = table(FIELDS, row).replacen("<TABLE>", other, 1);
+        let list = read_positions(text.as_bytes()).unwrap();
+        assert_eq!((list.positions[0].ra, list.positions.len()), (1.0, 1));
+        // A UCD is more than a name.
+        let named = FIELDS.replace("\"name\"", "\"ra\"");
+        let row = "<TR><TD>9</TD><TD>1</TD><TD>2</TD></TR>";
+        let list = read_positions(table(&named, row).as_bytes()).unwrap();
+        assert_eq!(list.positions[0].ra, 1.0);
+        let radians = FIELDS.replace("<FIELD name=\"dec\"", "<FIELD unit=\"rad\" name=\"dec\"");
+        assert!(wrong(&table(&radians, row)).contains("dec is in `rad`: write it in degrees"));
     }
 
     #[test]

@@ -1,13 +1,25 @@
 //! Files that appear whole: written beside their place, synced, and renamed.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Makes a folder that only this user can enter, with the folders above it.
+/// Makes a folder that only this user can enter, with the folders above it. One that was there, and
+/// that others could enter, is closed to them.
 pub fn make_private_folder(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    match fs::metadata(path)?.permissions().mode() & 0o077 {
+        0 => Ok(()),
+        _ => fs::set_permissions(path, Permissions::from_mode(0o700)),
+    }
+}
+
+/// Opens a file to lock it, which other users cannot do.
+pub fn open_lock(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(file)
 }
 
 /// Writes a file that only this user can read. It is on disk when the call returns.
@@ -49,7 +61,6 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn files_are_replaced_whole_and_private() {
@@ -64,5 +75,15 @@ mod tests {
         let folder = fs::metadata(path.parent().unwrap()).unwrap();
         assert_eq!(folder.permissions().mode() & 0o777, 0o700);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        // Folders and locks of before are closed, too.
+        let (folder, lock) = (path.parent().unwrap(), path.with_file_name("lock"));
+        fs::write(&lock, "").unwrap();
+        for path in [folder, &lock] {
+            fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+        }
+        make_private_folder(folder).unwrap();
+        open_lock(&lock).unwrap();
+        let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(folder), mode(&lock)), (0o700, 0o600));
     }
 }

@@ -125,9 +125,24 @@ async fn accounts_are_apart_and_have_quotas_and_roles() {
     let error = site.get(&ada, &format!("{job}/error")).await.text();
     assert_eq!(value_of(&ended, "phase"), "ERROR");
     assert!(error.contains("has 20 object-frames") && error.contains("10 of its 30"), "{error}");
-    // An account that is removed is refused at once.
+    // A larger quota holds from the next job on.
+    site.portal_command(&["account", "set", "ada", "--quota", "1000"], "");
+    let job = site.post(&ada, "/async", &fields).await.location(303);
+    assert_eq!(value_of(&site.wait(&ada, &job).await, "phase"), "COMPLETED");
+    // As does a smaller role, also for tokens that were made before.
+    site.portal_command(&["account", "set", "ada", "--role", "read"], "");
+    let refused = site.post(&ada, "/async", &fields).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    // Tokens that are revoked, and an account that is removed, are refused at once.
+    site.portal_command(&["account", "revoke", "root"], "");
+    assert_eq!(site.get(&root, "/async").await.status, StatusCode::UNAUTHORIZED);
     site.portal_command(&["account", "remove", "bob"], "");
     assert_eq!(site.get(&bob, "/async").await.status, StatusCode::UNAUTHORIZED);
+    // The next one of the name would see the jobs of the first.
+    site.portal_command(&["account", "remove", "ada"], "");
+    let refused = site.refused_command(&["account", "add", "ada"], "password 2\n");
+    assert!(refused.contains("has 2 jobs left"), "{refused}");
+    site.portal_command(&["account", "add", "bob"], "password 2\n");
 }
 
 #[tokio::test]
@@ -233,6 +248,35 @@ async fn restarts_lose_no_job_and_run_none_twice() {
 }
 
 #[tokio::test]
+async fn a_disk_that_takes_no_writes_is_waited_for() {
+    let Some(mut site) = Site::new() else { return };
+    site.survey("sky", &["--frames", "3", "--objects", "9"]);
+    site.hold_tasks();
+    site.start_portal();
+    let token = site.account("ada", &[]);
+    let list = positions(&site, "sky");
+    let fields = [("SURVEY", "sky"), ("SIZE", "40"), ("POSITIONS", &list), ("PHASE", "RUN")];
+    let idle = site.post(&token, "/async", &fields[..3]).await.location(303);
+    let job = site.post(&token, "/async", &fields).await.location(303);
+    site.until("two tasks run", async || site.held() == 2).await;
+    // No job can be written: a file stands where their folder was.
+    let (jobs, away) = (site.path("state/jobs"), site.path("state/jobs.away"));
+    fs::rename(&jobs, &away).unwrap();
+    fs::write(&jobs, "").unwrap();
+    site.release_tasks();
+    site.until("the job says why it waits", async || {
+        site.get(&token, &job).await.text().contains("waitsFor=\"the portal cannot write")
+    })
+    .await;
+    let aborted = site.post(&token, &format!("{job}/phase"), &[("PHASE", "ABORT")]).await;
+    assert_eq!(aborted.status, StatusCode::INTERNAL_SERVER_ERROR, "what is not kept is not said");
+    fs::remove_file(&jobs).unwrap();
+    fs::rename(&away, &jobs).unwrap();
+    assert_eq!(value_of(&site.wait(&token, &job).await, "phase"), "COMPLETED");
+    assert_eq!(site.send(Method::DELETE, &token, &idle).await.status, StatusCode::SEE_OTHER);
+}
+
+#[tokio::test]
 async fn work_that_the_cluster_has_forgotten_is_submitted_again() {
     let Some(mut site) = Site::new() else { return };
     site.survey("sky", &["--frames", "3", "--objects", "9"]);
@@ -322,10 +366,8 @@ async fn aborted_and_late_jobs_are_cancelled_in_the_cluster() {
         |jobs: &[(String, String)]| jobs.iter().all(|(_, state)| state == "cancelled");
     site.until("the first job is cancelled", async || is_cancelled(&site.cluster_jobs())).await;
     // One second is not enough for tasks that wait.
-    let second = site.post(&token, "/async", &fields).await.location(303);
-    let second_s = [("EXECUTIONDURATION", "1")];
-    site.post(&token, &format!("{second}/executionduration"), &second_s).await.location(303);
-    site.post(&token, &format!("{second}/phase"), &run).await.location(303);
+    let with_bound = [&fields[..], &[("EXECUTIONDURATION", "1")], &run].concat();
+    let second = site.post(&token, "/async", &with_bound).await.location(303);
     let ended = site.wait(&token, &second).await;
     assert_eq!(value_of(&ended, "phase"), "ABORTED");
     let error = site.get(&token, &format!("{second}/error")).await.text();
@@ -359,6 +401,9 @@ async fn wrong_lists_and_values_are_refused_with_what_to_do() {
         ("POSITIONS", "ra,dec\n1,x\n", "line 2 of the list: `x` is not a number"),
         ("POSITIONS", entity, "remove DOCTYPE"),
         ("PHASE", "ABORT", "PHASE=RUN"),
+        ("ACTION", "DELETE", "create the job without it"),
+        ("EXECUTIONDURATION", "x", "in seconds"),
+        ("DESTRUCTION", "x", "a time such as"),
     ] {
         let answer = site.post(&token, "/async", &[("PHASE", "RUN"), (name, value)]).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{name}={value}");
@@ -421,7 +466,7 @@ async fn requests_of_other_sites_come_in_nowhere() {
     let answer = Answer::of(sign_in(&own)).await.unwrap();
     assert_eq!(answer.status, StatusCode::SEE_OTHER);
     let cookie = answer.header("set-cookie").to_owned();
-    assert!(cookie.contains("HttpOnly; SameSite=Strict; Path=/"), "{cookie}");
+    assert!(cookie.contains("HttpOnly; SameSite=Lax; Path=/"), "{cookie}");
     let cookie = cookie.split(';').next().unwrap();
     let with_cookie = |method: Method, path: &str| ask(method, path).header("cookie", cookie);
     assert_eq!(status(with_cookie(Method::GET, "/")).await, StatusCode::OK);

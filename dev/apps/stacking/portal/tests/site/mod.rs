@@ -306,6 +306,19 @@ impl Site {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
+    /// Runs `astroportal` with words that it refuses. Returns why.
+    #[track_caller]
+    pub fn refused_command(&self, words: &[&str], input: &str) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_astroportal"));
+        command.args(words).arg("--state").arg(self.path("state"));
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // A command that is refused may end before it has read.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        assert!(!output.status.success(), "{words:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
     /// Adds an account, and returns a token of it.
     pub fn account(&self, name: &str, words: &[&str]) -> String {
         self.portal_command(&[&["account", "add", name], words].concat(), "password 1\n");
