@@ -323,7 +323,9 @@ impl World {
                 self.running
                     .values_mut()
                     .for_each(|(inputs, ..)| inputs.retain(|other| *other != object));
-                self.derived.values_mut().for_each(|derived| drop(derived.remove(&object)));
+                self.derived.values_mut().for_each(|derived| {
+                    derived.remove(&object);
+                });
                 self.run(Event::Lost { object });
             }
             Step::Hold { n } => {
