@@ -44,7 +44,7 @@ def job(file: str, command: str, made: str, nodes: int, tasks: int, way: str) ->
         WAYS[1]: [command] * nodes,
     }
     tables = [
-        f"[[task]]\narray = \"1-{tasks}\"\nfolder = \"sandbox\"\n"
+        f'[[task]]\narray = "1-{tasks}"\nfolder = "sandbox"\n'
         f"requirements = \"node.name == 'n{node}'\"\n"
         f"inputs = [{{ path = '{file}', with = '''echo made >>{made}; {line}''' }}]\n"
         'command = ["sh", "-c", "wc -l \\"$0\\"/made", "{input:1}"]\n'
