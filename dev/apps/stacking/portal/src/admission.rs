@@ -90,10 +90,10 @@ pub async fn admit(
     let path = request.uri().path().to_owned();
     let is_page = is_page(&path);
     let checked = check(&admission, request.method(), request.uri(), request.headers());
-    let mut is_known = false;
+    let mut account = None;
     let answered = match checked {
         Ok((url, caller)) => {
-            is_known = caller.is_some();
+            account = caller.as_ref().map(|caller| caller.account.name.clone());
             request.extensions_mut().insert(url);
             if let Some(caller) = caller {
                 request.extensions_mut().insert(caller);
@@ -110,7 +110,7 @@ pub async fn admit(
         }
         Err(why) => why.into_response(),
     };
-    let answered = if is_page { as_page(answered, is_known).await } else { answered };
+    let answered = if is_page { as_page(answered, account.as_deref()).await } else { answered };
     with_headers(answered, &path)
 }
 
@@ -129,7 +129,7 @@ fn is_page(path: &str) -> bool {
 }
 
 /// Errors of pages are pages.
-async fn as_page(response: Response, is_known: bool) -> Response {
+async fn as_page(response: Response, account: Option<&str>) -> Response {
     let status = response.status();
     let kind = response.headers().get(header::CONTENT_TYPE);
     let is_text = kind.is_none_or(|kind| kind.as_bytes().starts_with(b"text/plain"));
@@ -143,7 +143,7 @@ async fn as_page(response: Response, is_known: bool) -> Response {
         (true, _) => "The request cannot be understood.".to_owned(),
         _ => words,
     };
-    let mut page = error_page(&words, is_known).into_response();
+    let mut page = error_page(&words, account).into_response();
     *page.status_mut() = status;
     page
 }

@@ -39,7 +39,7 @@ impl Html {
     }
 }
 
-/// A whole page. `account` is the name of who is signed in.
+/// A whole page. `account` is the name of the account that is signed in.
 pub fn page(title: &str, account: Option<&str>, content: Html) -> Response {
     let head = Html::new()
         .raw("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">")
@@ -66,15 +66,18 @@ pub fn page(title: &str, account: Option<&str>, content: Html) -> Response {
     ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], whole.0).into_response()
 }
 
-/// The page of a request that failed.
-pub fn error_page(words: &str, is_known: bool) -> Response {
-    let link = if is_known { "<p><a href=\"/\">To the stacks</a></p>" } else { SIGN_IN };
+/// The page of a request that failed. `account` is that of the request, if it has one.
+pub fn error_page(words: &str, account: Option<&str>) -> Response {
+    let link = match account {
+        Some(_) => "<p><a href=\"/\">To the stacks</a></p>",
+        None => SIGN_IN,
+    };
     let content = Html::new()
         .raw("<h1>That did not work</h1><p class=\"warning\" role=\"alert\">")
         .text(words)
         .raw("</p>")
         .raw(link);
-    page("Error", None, content)
+    page("Error", account, content)
 }
 
 const SIGN_IN: &str = "<p><a href=\"/signin\">Sign in</a></p>";
