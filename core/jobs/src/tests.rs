@@ -183,7 +183,9 @@ impl World {
             }
             Effect::Order(SchedulerOrder::Cancel { task }) => _ = self.to_cancel.insert(task),
             Effect::Order(SchedulerOrder::Drop { task }) => {
-                self.executors.values_mut().for_each(|by| _ = by.tasks.remove(&task))
+                self.executors.values_mut().for_each(|by| _ = by.tasks.remove(&task));
+                // The order to cancel was for the executor that had the task.
+                self.to_cancel.remove(&task);
             }
             Effect::Order(SchedulerOrder::Done { executor, task, ended, .. }) => {
                 let by = self
@@ -810,4 +812,27 @@ fn the_journal_of_a_job_restores_its_state() {
     world.restart();
     world.validate();
     assert_eq!(world.jobs.get(JobId(1)).map(|job| job.counts().succeeded), Some(3));
+}
+
+/// The order to cancel a task ends with the executor that had it: the task may be tried again.
+#[test]
+fn a_job_that_is_cancelled_as_its_executor_leaves_can_be_retried() {
+    let mut world = World::new();
+    for step in [
+        Step::Submit(vec![0, 19], 0, false),
+        Step::Join,
+        Step::Cancel(72, None),
+        Step::Lose(0, false),
+        Step::Retry(0),
+    ] {
+        apply(&mut world, step);
+        world.validate();
+    }
+    world.join();
+    for index in 0..2 {
+        world.end(ExecutorId(1), TaskId { job: JobId(1), index }, 9);
+        world.validate();
+    }
+    let job = world.jobs.get(JobId(1)).expect("it is not archived yet");
+    assert!(job.has_ended() && job.counts().succeeded == 2, "{:?}", job.counts());
 }
