@@ -492,7 +492,7 @@ impl ExecutorCore {
     /// Has the node stage and start a task. With `reads_copies`, derived copies that are here, or
     /// at other executors, stand for their sources.
     fn add_task(&mut self, task: Arc<AssignedTask>, restaged: bool, reads_copies: bool) {
-        let inputs = task.stored_inputs(|source, copy| {
+        let mut inputs = task.stored_inputs(|source, copy| {
             if !self.caching || !reads_copies {
                 return None;
             }
@@ -500,6 +500,10 @@ impl ExecutorCore {
             let given = task.copies.get(&copy).filter(|_| !is_near).map(|(bytes, _)| *bytes);
             self.node.size_of(copy).or(given)
         });
+        // Copies that are made on the node may exceed the store while the task reads them.
+        if !self.node.can_hold(inputs.iter().map(|(_, size_bytes)| *size_bytes)) {
+            inputs = task.stored_inputs(|_, _| None);
+        }
         let (need, priority) = (task.template.resources.clone(), task.template.priority);
         self.events.push_back(Event::Assigned {
             task: task.id(),

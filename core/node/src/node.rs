@@ -126,6 +126,12 @@ impl Node {
         self.turns.start_ready(&mut self.tasks, effects);
     }
 
+    /// Whether objects of these sizes can be in the store at the same time.
+    pub fn can_hold(&self, sizes_bytes: impl Iterator<Item = u64>) -> bool {
+        let total = sizes_bytes.fold(0u64, u64::saturating_add);
+        total <= self.objects.space.limit_bytes()
+    }
+
     /// Size of an object, if it is in the store.
     pub fn size_of(&self, object: ObjectId) -> Option<u64> {
         self.objects.space.size_of(object)

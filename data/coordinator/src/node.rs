@@ -8,7 +8,7 @@ use eyas_types::StorageLocation;
 
 use crate::storage_name::{has_versions, shared_name};
 
-/// What a node answers at once.
+/// Facts that a node answers at once.
 pub(crate) trait NodeFacts {
     /// The present time.
     fn now(&self) -> Instant;

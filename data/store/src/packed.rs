@@ -1,7 +1,7 @@
 //! Folders as one file, in which nodes give them to each other: folders that commands have made.
-//! What is packed is what programs can see of a folder but owners and extended attributes: names,
-//! content, permissions, times, symbolic links, and files with several names. Entries are in the
-//! order of their names, so the same folder gives the same bytes.
+//! A packed folder has names, content, permissions (without set-user-id, set-group-id and sticky
+//! bits), times, symbolic links, and files with several names; owners and extended attributes are
+//! left out. Entries are in the order of their names, so the same folder gives the same bytes.
 //!
 //! ```text
 //! "eyas folder 1\n", then entries, each a byte and what belongs to it; numbers are little-endian

@@ -20,8 +20,8 @@ use super::sources::{self, SourceRequest};
 use crate::event::{Effect, PlacementCommand};
 use crate::state::{ExecutorKey, KnownCopy, ObjectKey, SITE_LOOKS, SchedulerState};
 
-/// Copies that nobody has are forgotten when there are this many copies, or twice as many as the
-/// last time.
+/// Copies that no executor has are forgotten when there are this many copies, or twice as many as
+/// the last time.
 const LEAST_FORGOTTEN_AT: usize = if cfg!(test) { 4 } else { 1024 };
 
 /// Executors with a copy of which the transfer times are compared.

@@ -68,6 +68,11 @@ impl KeptObjects {
         self.objects.get(&object).is_some_and(KeptObject::is_moving)
     }
 
+    /// Whether the object is kept: no executor can get it from elsewhere than from executors.
+    pub fn is_kept(&self, object: ObjectId) -> bool {
+        self.objects.contains_key(&object)
+    }
+
     /// Whether the executor was told to hold the object.
     pub fn is_appointed(&self, executor: ExecutorId, object: ObjectId) -> bool {
         self.objects.get(&object).is_some_and(|kept| kept.appointed.contains_key(&executor))

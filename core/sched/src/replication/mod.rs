@@ -55,7 +55,8 @@ impl Replication {
     }
 
     /// Holders of the task's inputs that the executor lacks, from which it is to fetch them. None
-    /// where executors cache nothing.
+    /// where executors cache nothing. A source whose derived copy is there has none, unless it is
+    /// kept: then executors alone have it, and the copy may leave before the task begins.
     pub fn hints(
         &self,
         state: &mut SchedulerState,
@@ -70,7 +71,8 @@ impl Replication {
         for index in 0..state.inputs(task).len() {
             let object = state.inputs(task)[index];
             if !state.executors[executor].replicas.contains_key(&object)
-                && covered.binary_search(&object).is_err()
+                && (covered.binary_search(&object).is_err()
+                    || self.kept.is_kept(state.catalog[object].id))
                 && copies::is_fetched(state, executor, object)
             {
                 let holders = self.holders_for(state, executor, task, object);

@@ -104,7 +104,7 @@ fn those_that_wait_for_an_executor_that_leaves_wait_for_the_next() {
     assert_eq!(told(&scheduler.run(drains(3))), makes(&[3]));
     let leaves = Event::ExecutorLeft { executor: ExecutorId(1) };
     assert_eq!(told(&scheduler.run(leaves)), makes(&[2]));
-    // What a draining executor makes is given to nobody, and nobody waits for it.
+    // No executor is given what a draining executor makes, and none waits for it.
     assert_eq!(scheduler.make_copy(3, 5_000_000), Told::default());
     assert_eq!(scheduler.make_copy(2, 5_000_000).fetches, [(4, vec![2])]);
     // The giver dies while it gives.
@@ -191,6 +191,16 @@ fn tasks_go_to_the_copy_and_need_no_source_there() {
     assert_eq!(submit_reader(&mut scheduler, 1), (2, vec![]));
     let estimate = scheduler.estimate_of(task(1)).unwrap();
     assert_eq!(estimate.transfer_us, 0);
+}
+
+#[test]
+fn a_kept_source_has_holders_also_where_its_copy_is() {
+    let mut scheduler = with_executors(3);
+    let (object, executor) = (object(1), Some(ExecutorId(1)));
+    scheduler.run(Event::Keep { object, replicas: 1, executor });
+    has_source(&mut scheduler, 1);
+    has_made(&mut scheduler, 2, 9_000_000);
+    assert_eq!(submit_reader(&mut scheduler, 1), (2, vec![(0, vec![1])]));
 }
 
 #[test]

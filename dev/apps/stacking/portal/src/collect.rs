@@ -110,8 +110,8 @@ fn must_be_seen(path: &str, read: io::Result<Vec<u8>>) -> Result<Vec<u8>, RunErr
     })
 }
 
-/// Adds the objects of which no region was stacked to those that were not found, and keeps the
-/// regions that tasks have left out of the others. Returns how many were not found.
+/// Counts an object without a stacked region as not found, and lists the regions that tasks have
+/// left out of the other objects. Returns the number of objects that were not found.
 pub fn add_left_out(folder: &Path) -> Result<u64, RunError> {
     let (list, partials) = (kept_positions(folder)?, kept_partials(folder)?);
     // The regions of each object that were stacked, by its row in the list.

@@ -69,7 +69,7 @@ pub async fn find_frames(
     block_in_place(|| keep_found(&folder, survey, &list, missing))
 }
 
-/// Keeps the tasks, and the objects that were not found with those that are off the sky.
+/// Writes two files: the tasks, and the objects without a frame, among them those off the sky.
 fn keep_found(
     folder: &Path,
     survey: &Survey,

@@ -74,7 +74,7 @@ pub struct ClusterJob {
     pub first_end_ms: Option<u64>,
 }
 
-/// What the job has found and done so far.
+/// Results and progress of a job so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// Pairs of an object and a frame that shows it.

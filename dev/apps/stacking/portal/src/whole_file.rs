@@ -49,7 +49,7 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let mut beside = name.to_os_string();
     beside.push(".new");
     let beside = folder.join(beside);
-    // What a crash has left there may have another mode.
+    // A file that a crash has left there may have another mode.
     let _ = fs::remove_file(&beside);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
     file.write_all(bytes)?;

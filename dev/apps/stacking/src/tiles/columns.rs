@@ -6,7 +6,7 @@ use crate::header::Header;
 /// Columns of a table; one with more is refused.
 const MAX_FIELDS: i64 = 999;
 
-/// What a column with pixels has.
+/// Form of the pixels in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DataKind {
     /// Pixels as ZCMPTYPE says.

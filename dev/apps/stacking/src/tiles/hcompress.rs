@@ -113,7 +113,7 @@ impl Transform {
     }
 
     /// The inverse transform, from the sum of all pixels to the pixels. Smoothing changes a
-    /// difference by `most` at most: so much may have been rounded away.
+    /// difference by no more than `most`, the amount that rounding may have removed.
     fn invert(&mut self, most: i64) {
         let whole = Quadrant { first: 0, rows: self.rows, columns: self.columns };
         let doublings = whole.doublings();

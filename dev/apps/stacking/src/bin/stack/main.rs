@@ -284,7 +284,7 @@ impl ShownObjects {
         Self { is_shown: vec![false; objects], other_bands: BTreeMap::new() }
     }
 
-    /// Notes the objects on an image. Returns rows about those that are not stacked.
+    /// Notes which objects an image shows. Returns a row for each of them that is not stacked.
     fn note(
         &mut self,
         objects: &[ListedObject],
