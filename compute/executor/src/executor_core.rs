@@ -504,6 +504,7 @@ impl ExecutorCore {
         if !self.node.can_hold(inputs.iter().map(|(_, size_bytes)| *size_bytes)) {
             inputs = task.stored_inputs(|_, _| None);
         }
+        inputs.iter().for_each(|(object, _)| self.runner.store.expect(*object));
         let (need, priority) = (task.template.resources.clone(), task.template.priority);
         self.events.push_back(Event::Assigned {
             task: task.id(),
@@ -584,6 +585,7 @@ impl ExecutorCore {
         match effect {
             Effect::Fetch { object, task } => self.fetch(object, task),
             Effect::Evict { object } => self.evict(object),
+            Effect::GivenUp { object } => self.runner.store.give_up(object),
             Effect::Expected { object } => self.expected(object),
             Effect::Held { object } => self.held(object),
             Effect::NotHeld { object, reason } => self.not_held(object, reason),

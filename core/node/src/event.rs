@@ -197,6 +197,12 @@ pub enum Effect {
         /// The reason, for a person.
         reason: String,
     },
+    /// An object that was to be fetched is no longer needed before its fetch has begun: those who
+    /// wait to get it from this node look elsewhere.
+    GivenUp {
+        /// The object.
+        object: ObjectId,
+    },
     /// Remove an output from the store: there is no space for it.
     CannotKeep {
         /// The task that has put the output into the store.

@@ -70,8 +70,7 @@ impl NodeObjects {
         self.space.release(object);
         match self.fetches.is_waived(object) {
             Some(true) => {
-                self.fetches.cancel(object);
-                self.space.remove(object);
+                self.give_up(object, effects);
             }
             Some(false) => {}
             None => self.drop_unless_cached(object, effects),

@@ -40,13 +40,19 @@ impl NodeObjects {
             self.space.unpin(object);
             match self.fetches.leave(object, task) {
                 Some(is_waived) if is_waived && !self.space.is_held(object) => {
-                    self.fetches.cancel(object);
-                    self.space.remove(object);
+                    self.give_up(object, effects);
                 }
                 Some(_) => {}
                 None => self.drop_unless_cached(object, effects),
             }
         }
+    }
+
+    /// Forgets an object whose fetch has not begun.
+    pub fn give_up(&mut self, object: ObjectId, effects: &mut Vec<Effect>) {
+        self.fetches.cancel(object);
+        self.space.remove(object);
+        effects.push(Effect::GivenUp { object });
     }
 
     /// A task reads something that was made of its input, and is pinned for the task. The one of

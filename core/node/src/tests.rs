@@ -215,6 +215,10 @@ impl World {
                     let never = total > LIMITS.bytes || inputs.len() as u64 > LIMITS.inodes;
                     assert_eq!(*for_now, !never, "{task} reads {total} bytes");
                 }
+                Effect::GivenUp { object } => {
+                    assert!(!self.store.contains(object) && !self.fetching.contains(object));
+                    assert!(!self.giving.contains(object));
+                }
                 Effect::Expected { object } => {
                     assert!(self.held.contains(object) && !self.fetching.contains(object));
                     assert!(self.giving.insert(*object));
@@ -483,6 +487,24 @@ fn the_next_tasks_inputs_are_staged_while_others_compute() {
         node.run(Event::Ended { task: task(1) })[..],
         [Effect::Start { slot: 1, .. }]
     ));
+}
+
+#[test]
+fn a_fetch_that_nobody_needs_any_longer_is_given_up_before_it_begins() {
+    let mut node = node(EvictionPolicy::Lru, true);
+    for n in 0..4 {
+        node.assign(u32::from(n), &[(n, 10)]);
+    }
+    // Three fetches are under way, and the fourth waits for its turn.
+    let given_back = Effect::ReturnTask { task: task(3) };
+    let given_up = Effect::GivenUp { object: id(3) };
+    assert_eq!(node.run(Event::Recalled { task: task(3) }), [given_up, given_back]);
+    let given_back = Effect::ReturnTask { task: task(2) };
+    assert_eq!(node.run(Event::Recalled { task: task(2) }), [given_back], "its bytes flow");
+    // The same for an object that was to be held.
+    assert_eq!(node.run(Event::Hold { object: id(4), size_bytes: 10 }), []);
+    let given_up = Effect::GivenUp { object: id(4) };
+    assert_eq!(node.run(Event::Release { object: id(4) }), [given_up]);
 }
 
 #[test]

@@ -207,8 +207,19 @@ impl ObjectStore {
         })
     }
 
+    /// An object is to be received soon.
+    pub fn expect(&self, id: ObjectId) {
+        self.0.arrivals.expect(id);
+    }
+
+    /// An object that was to be received will not be, so that nobody waits for it any longer.
+    pub fn give_up(&self, id: ObjectId) {
+        self.0.arrivals.give_up(id);
+    }
+
     /// Waits up to `patience` until the object is being received, and returns its partial replica.
-    /// Returns `None` if the whole object is here already. Blocks.
+    /// Returns `None` if the whole object is here already, or was [given up](Self::give_up).
+    /// Blocks.
     pub fn arriving(&self, id: ObjectId, patience: Duration) -> Option<Arc<PartialReplica>> {
         self.0.arrivals.wait_for(id, patience, || self.contains(id))
     }

@@ -1,8 +1,9 @@
 //! An object that is being received. Its partial replica has a prefix, which other nodes can read
 //! before the whole object is here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -91,24 +92,57 @@ impl PartialReplica {
     }
 }
 
+/// Objects of which a store remembers that they were given up.
+const MAX_GIVEN_UP: usize = 65_536;
+
 /// The objects that a store is receiving. If an object is received twice at the same time, the
 /// first receipt is the one that others read.
 #[derive(Default)]
 pub(crate) struct Arrivals {
-    table: Mutex<HashMap<ObjectId, Arc<PartialReplica>>>,
+    table: Mutex<ArrivalTable>,
     changed: Condvar,
+    /// Whether any object was given up: most stores need not take the lock for each task.
+    any_given_up: AtomicBool,
+}
+
+#[derive(Default)]
+struct ArrivalTable {
+    arriving: HashMap<ObjectId, Arc<PartialReplica>>,
+    given_up: HashSet<ObjectId>,
 }
 
 impl Arrivals {
     pub fn begin(&self, id: ObjectId, arriving: &Arc<PartialReplica>) {
-        self.table().entry(id).or_insert_with(|| arriving.clone());
+        let mut table = self.table();
+        table.given_up.remove(&id);
+        table.arriving.entry(id).or_insert_with(|| arriving.clone());
+        drop(table);
+        self.changed.notify_all();
+    }
+
+    /// An object is to be received soon.
+    pub fn expect(&self, id: ObjectId) {
+        if self.any_given_up.load(Ordering::Relaxed) {
+            self.table().given_up.remove(&id);
+        }
+    }
+
+    /// An object that was to be received will not be. Wakes all that wait for it.
+    pub fn give_up(&self, id: ObjectId) {
+        let mut table = self.table();
+        if table.given_up.len() >= MAX_GIVEN_UP {
+            table.given_up.clear();
+        }
+        table.given_up.insert(id);
+        self.any_given_up.store(true, Ordering::Relaxed);
+        drop(table);
         self.changed.notify_all();
     }
 
     pub fn end(&self, id: ObjectId, arriving: &Arc<PartialReplica>, how: ArrivalEnd) {
         let mut table = self.table();
-        if table.get(&id).is_some_and(|first| Arc::ptr_eq(first, arriving)) {
-            table.remove(&id);
+        if table.arriving.get(&id).is_some_and(|first| Arc::ptr_eq(first, arriving)) {
+            table.arriving.remove(&id);
         }
         arriving.ended(how);
         drop(table);
@@ -116,7 +150,8 @@ impl Arrivals {
     }
 
     /// Waits until the object is being received, and returns its partial replica. Returns `None` if
-    /// `is_here` says that the whole object is here, or if `patience` has passed. Blocks.
+    /// `is_here` says that the whole object is here, if it was given up, or if `patience` has
+    /// passed. Blocks.
     pub fn wait_for(
         &self,
         id: ObjectId,
@@ -129,8 +164,11 @@ impl Arrivals {
             if is_here() {
                 return None;
             }
-            if let Some(arriving) = table.get(&id) {
+            if let Some(arriving) = table.arriving.get(&id) {
                 return Some(arriving.clone());
+            }
+            if table.given_up.contains(&id) {
+                return None;
             }
             let left =
                 deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
@@ -139,8 +177,8 @@ impl Arrivals {
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, HashMap<ObjectId, Arc<PartialReplica>>> {
-        // No update of the map can panic half-way.
+    fn table(&self) -> MutexGuard<'_, ArrivalTable> {
+        // No update of the table can panic half-way.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

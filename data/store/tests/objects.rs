@@ -271,6 +271,30 @@ fn an_arriving_object_can_be_passed_on() {
 }
 
 #[test]
+fn nobody_waits_for_an_object_that_was_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path()).unwrap();
+    // An hour would be longer than a test may take.
+    let patience = Duration::from_secs(3600);
+    let waiting = std::thread::spawn({
+        let store = store.clone();
+        move || store.arriving(A, patience)
+    });
+    store.give_up(A);
+    assert!(waiting.join().unwrap().is_none());
+    assert!(store.arriving(A, patience).is_none(), "who asks later does not wait, either");
+    // It is to come after all.
+    store.expect(A);
+    let waiting = std::thread::spawn({
+        let store = store.clone();
+        move || store.arriving(A, patience)
+    });
+    let incoming = store.begin(A, 4, FileMode::READABLE).unwrap();
+    assert!(waiting.join().unwrap().is_some());
+    drop(incoming);
+}
+
+#[test]
 fn damage_is_found_at_the_first_use_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(dir.path()).unwrap();

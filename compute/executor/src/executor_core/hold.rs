@@ -13,6 +13,7 @@ impl ExecutorCore {
     pub(super) fn hold(&mut self, spec: ObjectSpec, holders: Vec<PeerHint>, places: Vec<Name>) {
         let (object, size_bytes) = (spec.id(), spec.size_bytes());
         self.to_hold.insert(object, ObjectToHold { object: spec, holders, places });
+        self.runner.store.expect(object);
         self.events.push_back(Event::Hold { object, size_bytes });
     }
 

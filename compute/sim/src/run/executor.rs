@@ -1,7 +1,7 @@
 //! Executors: each has the decider of its node, a store, and a page cache in front of the store's
 //! disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Index, IndexMut};
 
 use eyas_node::{Effect, Event, Node, Overlap, StoreLimits};
@@ -17,6 +17,8 @@ pub(super) struct SimExecutor {
     node: Node,
     /// Replicas that other executors can fetch from this one.
     replicas: BTreeMap<u32, Replica>,
+    /// Objects that it was to fetch, and will not.
+    given_up: BTreeSet<u32>,
     pages: PageCache,
     /// The load that was last reported to the dispatcher.
     told: ExecutorLoad,
@@ -127,6 +129,7 @@ impl SimExecutor {
             dispatcher,
             node,
             replicas: objects.iter().map(|object| (*object, Replica::Whole)).collect(),
+            given_up: BTreeSet::new(),
             pages,
             told: ExecutorLoad::default(),
             lacks_room: false,
@@ -201,6 +204,22 @@ impl SimExecutor {
         self.stored_bytes += setup.size_bytes(object);
         let has_room = self.stored_bytes <= setup.cluster.cache_bytes;
         assert!(has_room, "a store has {} bytes", self.stored_bytes);
+    }
+
+    /// An object that was to be fetched will not be.
+    pub fn give_up(&mut self, object: u32) {
+        self.given_up.insert(object);
+    }
+
+    /// Objects are to be fetched, unless they are there.
+    pub fn expect_again(&mut self, objects: &[u32]) {
+        if !self.given_up.is_empty() {
+            objects.iter().for_each(|object| _ = self.given_up.remove(object));
+        }
+    }
+
+    pub fn has_given_up(&self, object: u32) -> bool {
+        self.given_up.contains(&object)
     }
 
     /// An object whose bytes are reserved will be there when this fetch ends.

@@ -174,6 +174,21 @@ impl Fetches {
         fetch
     }
 
+    /// An executor will not have an object that it was to fetch. Fetches that wait for it look
+    /// elsewhere.
+    pub fn given_up(
+        &mut self,
+        by: u32,
+        object: u32,
+        executors: &mut SimExecutors,
+        network: &mut Network,
+        world: &mut World,
+    ) {
+        for expecting in self.expecting.remove(&(by, object)).unwrap_or_default() {
+            self.answered(expecting, executors, network, world);
+        }
+    }
+
     /// The peer has not received the object in time. Otherwise the bytes flow.
     pub fn relay_timed_out(&mut self, number: u32, world: &mut World) {
         let fetch = self.get(number);
@@ -265,7 +280,7 @@ impl Fetches {
                     None => above.waiting.push(number),
                 }
             }
-            Some(None) if is_relay => {
+            Some(None) if is_relay && !executors[executor].has_given_up(object) => {
                 self.expecting.entry((executor, object)).or_default().push(number);
                 let what = FetchEvent::RelayTimeout;
                 let timeout = SimEvent::OfFetch { fetch: number, asked, what };

@@ -116,6 +116,7 @@ impl SimNodes {
         let event = match what {
             ExecutorEvent::Assigned { task } => {
                 world.tasks.arrives_at(task, executor);
+                self.executors[executor].expect_again(&world.tasks[task].inputs);
                 let inputs = setup.inputs(&world.tasks[task].inputs, setup.owner(task));
                 let (task, need) = (world.tasks.id_of(task), Resources::default());
                 Event::Assigned { task, inputs, need, priority: 0 }
@@ -127,6 +128,7 @@ impl SimNodes {
                 Event::Cancelled { task: setup.plan.task_id(dispatcher, task) }
             }
             ExecutorEvent::Hold { object } => {
+                self.executors[executor].expect_again(&[object]);
                 Event::Hold { object: setup.id_of(object), size_bytes: setup.size_bytes(object) }
             }
             ExecutorEvent::Release { object } => {
@@ -259,6 +261,12 @@ impl SimNodes {
                 let task = number(task);
                 let what = ExecutorEvent::Killed { task, attempt: world.tasks[task].attempt };
                 world.agenda.schedule_after(0, SimEvent::AtExecutor { executor: by, what });
+            }
+            Effect::GivenUp { object } => {
+                let object = outputs.object_of(object);
+                let SimNodes { executors, fetches, network, .. } = self;
+                executors[by].give_up(object);
+                fetches.given_up(by, object, executors, network, world);
             }
             Effect::Held { object } => {
                 world.say(SimFact::Stored { executor: by, object: outputs.object_of(object) });

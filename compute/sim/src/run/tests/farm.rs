@@ -7,6 +7,7 @@ use super::{pairs, plain};
 use crate::clock::{Ns, SECOND};
 use crate::cluster::Policies;
 use crate::run::farm::{ExecutorFarm, FarmCommand, FarmEnd, FarmReport, with_farm};
+use crate::workload::{AllPairs, Order};
 
 const MB: u64 = 1_000_000;
 
@@ -70,6 +71,25 @@ fn executors_of_a_farm_fetch_run_and_report() {
         );
         assert_eq!((farm.outcome().peer_bytes, farm.outcome().storage_bytes), (10 * MB, 30 * MB));
         assert_eq!(farm.next_at(), None);
+    });
+}
+
+#[test]
+fn nobody_waits_for_an_executor_that_gave_back_the_task_before_its_fetches_began() {
+    let policies = Policies::of_eyas(PlacementPolicy::Cost);
+    let side = 200;
+    let workload =
+        AllPairs { side, object_bytes: 1_000_000, compute_us: 1_000_000, order: Order::Rows };
+    with_farm(&plain(2, 1), &policies, &workload, 1, |farm| {
+        // The first task of each row reads the row's object, and one that all rows have.
+        (0..side).for_each(|row| farm.command(0, assign(row * side, &[])));
+        let last = (side - 1) * side;
+        farm.command(0, FarmCommand::Recall { task: last });
+        let relay = Holder { executor: ExecutorId(0), is_relay: true, others: 0 };
+        let holders = vec![(side - 1, [relay].into())];
+        farm.command(1, FarmCommand::Assign { task: last, attempt: 1, holders });
+        let reports = until(farm, SECOND);
+        assert!(fetched(&reports).contains(&(1, side - 1, Origin::Persistent)), "{reports:?}");
     });
 }
 
