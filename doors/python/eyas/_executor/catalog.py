@@ -10,8 +10,6 @@ from .. import _eyas
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .._clusters.local import Cluster
-
     _Place = str | os.PathLike[str]
 
 
@@ -38,7 +36,7 @@ class Catalog:
     the own disk of a node.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: dict[str, Any]) -> None:
         self._cluster = cluster
 
     def register(
