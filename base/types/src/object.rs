@@ -184,6 +184,9 @@ pub enum CopyNews {
     Missing,
     /// The executor has made the copy, and does not give it to others: that is not worthwhile.
     Private,
+    /// The executor has not got the copy, because its task was stopped: nothing is wrong with the
+    /// node or the input. Minor version 11.
+    Stopped,
 }
 
 /// Permissions of a file: the nine bits that tell whether its owner, its group and all others may

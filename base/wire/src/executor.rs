@@ -138,6 +138,14 @@ pub enum FromExecutor {
         /// What is reported.
         news: CopyNews,
     },
+    /// Another executor has sent an object damaged. It is told to verify the object. Minor version
+    /// 11.
+    Damaged {
+        /// The object.
+        object: ObjectId,
+        /// Address at which that executor sends objects.
+        giver: SocketAddr,
+    },
 }
 
 /// The description of an executor that joins.

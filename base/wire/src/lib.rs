@@ -23,7 +23,7 @@ use crate::trust::Trust;
 /// Version of all messages of sessions, major and minor. `formats.txt` beside `src/` has what it
 /// consists of. Both sides must have the same major version. A minor version adds messages, which a
 /// process sends only to sides that have it ([`Hello::minor`]).
-pub const PROTOCOL_VERSION: (u16, u16) = (13, 10);
+pub const PROTOCOL_VERSION: (u16, u16) = (13, 11);
 
 /// The minor version from which on outputs are delivered when their task fails. Templates with such
 /// outputs are not sent to sides that lack it.
@@ -40,6 +40,10 @@ pub const MINOR_OF_NAMES: u16 = 9;
 /// The minor version from which on executors give each other derived copies. An executor does not
 /// ask a dispatcher that lacks it for any.
 pub const MINOR_OF_COPIES: u16 = 10;
+
+/// The minor version from which on executors say that a task was stopped as it made a derived copy,
+/// and which executor has sent them a damaged object. Dispatchers that lack it are not told.
+pub const MINOR_OF_DAMAGE: u16 = 11;
 
 /// Why the other side of a connection cannot be talked to.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

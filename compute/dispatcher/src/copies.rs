@@ -11,8 +11,15 @@ pub(crate) struct CopyToRead {
     pub source_bytes: u64,
     /// URL of the source.
     pub of: Name,
-    /// Whether it is a folder, of which the catalog has no object that could be fetched as it is.
-    pub is_folder: bool,
+    /// The object in which nodes give it to each other, if it is a folder.
+    pub packed: Option<ObjectId>,
+}
+
+impl CopyToRead {
+    /// The object that a node without the copy may fetch.
+    pub fn given(&self) -> ObjectId {
+        self.packed.unwrap_or(self.copy)
+    }
 }
 
 /// The derived copies that a task reads. A file whose name does not say that it is compressed is
@@ -25,9 +32,10 @@ pub(crate) fn copies_of(job: &Job, task: u32) -> Vec<CopyToRead> {
         let part = input.from.part()?;
         let copy = part.copy_of(source, preparations)?;
         let is_folder = matches!(part, PartOfFile::Prepared { .. });
+        let packed = is_folder.then(|| copy.packed());
         let is_made = !input.is_decompressed() || decompressed_name(object.base_name()).is_some();
         let (source_bytes, of) = (object.size_bytes(), &object.source);
-        is_made.then(|| CopyToRead { copy, source, source_bytes, of: of.clone(), is_folder })
+        is_made.then(|| CopyToRead { copy, source, source_bytes, of: of.clone(), packed })
     };
     job.inputs_with_ids(&item).filter_map(copy).collect()
 }

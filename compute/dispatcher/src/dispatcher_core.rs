@@ -2,6 +2,7 @@
 //! waits for them.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -276,13 +277,13 @@ impl DispatcherCore {
                 self.printed.answered(executor, question, piece);
             }
             FromExecutor::PassedOver { name, place, why } => {
-                if let Some(executor) = self.executors.get(executor) {
-                    self.names.passed_over(name, place, executor, why);
-                }
+                let Some(executor) = self.executors.get(executor) else { return };
+                self.names.passed_over(name, place, executor, why);
             }
             FromExecutor::Copy { object, news } => {
                 self.tell_scheduler(Event::Copy { executor, object, news });
             }
+            FromExecutor::Damaged { object, giver } => self.have_verified(executor, object, giver),
             FromExecutor::Checked { task, is_unchanged } => {
                 self.tell_jobs(jobs::Event::Checked { executor, task, is_unchanged });
             }
@@ -292,6 +293,18 @@ impl DispatcherCore {
                 self.lost(executor, false);
             }
         }
+    }
+
+    /// An executor has got an object damaged from the one at this address, which verifies it.
+    fn have_verified(&mut self, receiver: ExecutorId, object: ObjectId, giver: SocketAddr) {
+        let Some(giver) = self.executors.at(giver) else { return };
+        tracing::warn!(
+            %object,
+            "{} has sent {} an object damaged, and verifies it now",
+            self.executors.name(giver),
+            self.executors.name(receiver),
+        );
+        self.executors.send(giver, ToExecutor::Verify { object });
     }
 
     /// An executor has put a file from the disk of its node into its store, if it was told to: it

@@ -165,6 +165,11 @@ impl ConnectedExecutors {
         holders.collect()
     }
 
+    /// The connected executor that sends objects from this address.
+    pub fn at(&self, transfer: SocketAddr) -> Option<ExecutorId> {
+        self.iter().find(|(_, executor)| executor.transfer.address == transfer).map(|it| it.0)
+    }
+
     /// Addresses at which executors, their nodes of the file system, and the proxies of executors
     /// listen.
     pub fn addresses(&self) -> Vec<SocketAddr> {

@@ -19,11 +19,11 @@ use eyas_types::{
     ExecutorLoad, JobId, Name, ObjectId, ObjectSpec, Outcome, PlaceId, Program, Reads, Status,
     TaskId, TaskTemplate,
 };
-use eyas_wire::MINOR_OF_COPIES;
 use eyas_wire::executor::{
     AssignedInput, Assignment, CopyHint, FromExecutor, PeerHint, ToExecutor,
 };
 use eyas_wire::printed::PrintedPosition;
+use eyas_wire::{MINOR_OF_COPIES, MINOR_OF_DAMAGE};
 use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::sleep_until;
@@ -31,7 +31,7 @@ use tokio::time::sleep_until;
 use crate::leftovers;
 use crate::process::ProcessControl;
 use crate::process::printed::PrintedQuestion;
-use crate::task::derived_copy::{CopyOfInput, CopySource};
+use crate::task::derived_copy::{CopyOfInput, CopySource, NoCopy};
 use crate::task::lease::{Lease, Moment};
 use crate::task::output_claim::{Claim, ClaimPlaces, Question};
 use crate::task::{AssignedTask, TaskEnd, TaskRun, TaskRunner, sandbox};
@@ -77,7 +77,7 @@ impl CoreHandle {
         Arc::new_cyclic(|core| CoreHandle {
             core: Mutex::new(ExecutorCore::new(
                 node,
-                (caching, caching && minor >= MINOR_OF_COPIES),
+                (caching, minor),
                 runner,
                 fetcher,
                 Arc::new(lease),
@@ -178,6 +178,8 @@ pub(crate) struct ExecutorCore {
     caching: bool,
     /// Whether executors give each other derived copies: their dispatcher knows of them.
     gives_copies: bool,
+    /// Whether the dispatcher knows of tasks that are stopped as they make a copy, and of damage.
+    tells_damage: bool,
     /// Derived copies for which tasks wait until the dispatcher has said where to get them.
     wanted_copies: HashMap<ObjectId, Arc<Question<CopySource>>>,
     runner: Arc<TaskRunner>,
@@ -236,7 +238,7 @@ pub(crate) struct ExecutorCore {
 impl ExecutorCore {
     fn new(
         node: Node,
-        (caching, gives_copies): (bool, bool),
+        (caching, minor): (bool, u16),
         runner: Arc<TaskRunner>,
         fetcher: Fetcher,
         lease: Arc<Lease>,
@@ -245,7 +247,8 @@ impl ExecutorCore {
         ExecutorCore {
             node,
             caching,
-            gives_copies,
+            gives_copies: caching && minor >= MINOR_OF_COPIES,
+            tells_damage: minor >= MINOR_OF_DAMAGE,
             wanted_copies: HashMap::new(),
             runner,
             fetcher,
@@ -765,8 +768,8 @@ impl ClaimPlaces for CoreHandle {
         self.lock().want_copy(object)
     }
 
-    fn no_copy(&self, object: ObjectId, is_private: bool) {
-        self.lock().no_copy(object, is_private);
+    fn no_copy(&self, object: ObjectId, why: NoCopy) {
+        self.lock().no_copy(object, why);
     }
 
     fn found_copy(&self, object: ObjectId, size_bytes: u64) {

@@ -42,6 +42,8 @@ pub struct RunOutcome {
     /// Inputs that nodes fetched for tasks, from peers and from persistent storage. They include
     /// those of tasks that were then reassigned and ran elsewhere.
     pub loads: Reads,
+    /// Derived copies that nodes made.
+    pub copies_made: u64,
     /// Attempts that were aborted because the walltime of their node was over.
     pub out_of_time: u64,
     /// Bytes that nodes fetched from each other.

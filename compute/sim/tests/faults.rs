@@ -23,7 +23,8 @@ use eyas_sim::nodes::{Batch, Failures};
 use eyas_sim::outcome::RunOutcome;
 use eyas_sim::run_audited;
 use eyas_sim::workload::{
-    AllPairs, ClientRequests, KeepRule, Order, SharedWorkload, StagedWorkload, Workload, Zipf,
+    AdaptedWorkload, AllPairs, ClientRequests, Derivation, KeepRule, Order, SharedWorkload,
+    StagedWorkload, Workload, Zipf,
 };
 use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy, ProvisioningPolicy, Status};
 
@@ -51,7 +52,9 @@ fn whatever_breaks_nothing_acknowledged_is_lost_and_everything_ends() {
         "too little restarts"
     );
     assert!(
-        sum(|of| of.recomputed) > seeds / 4 && sum(|of| of.cancelled) > seeds,
+        sum(|of| of.copies_made) > seeds
+            && sum(|of| of.recomputed) > seeds / 4
+            && sum(|of| of.cancelled) > seeds,
         "too little is lost"
     );
     assert!(sum(|of| of.done) > sum(|of| of.tasks) / 2, "too little succeeds");
@@ -224,6 +227,8 @@ struct Case {
     stages: u32,
     reads: u32,
     requests: ClientRequests,
+    /// What is made of objects, if they are compressed.
+    derivation: Option<Derivation>,
     seed: u64,
 }
 
@@ -321,7 +326,25 @@ impl Case {
             ..SimCluster::teragrid_64(0)
         };
         let zipf = (below(2) == 0).then_some(zipf);
-        Case { cluster, policies, zipf, pairs, outputs, keep, stages, reads, requests, seed }
+        let derivation = Derivation {
+            size_bytes: object_bytes * (1 + below(4)),
+            takes_us: 1_000 << below(12),
+            is_kept: below(4) > 0,
+        };
+        let derivation = (below(2) == 0).then_some(derivation);
+        Case {
+            cluster,
+            policies,
+            zipf,
+            pairs,
+            outputs,
+            keep,
+            stages,
+            reads,
+            requests,
+            derivation,
+            seed,
+        }
     }
 
     /// Whether tasks may fail or be cancelled.
@@ -343,6 +366,10 @@ impl Case {
         let workload: SharedWorkload = match &self.zipf {
             Some(zipf) => Box::new(zipf.clone()),
             None => Box::new(self.pairs.clone()),
+        };
+        let workload: SharedWorkload = match self.derivation {
+            Some(derivation) => Box::new(AdaptedWorkload::derived(workload, derivation)),
+            None => workload,
         };
         let (outputs, smaller) = self.outputs;
         let output_bytes = workload.object_bytes() / smaller;

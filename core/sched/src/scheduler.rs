@@ -139,10 +139,17 @@ impl Scheduler {
         self.replication.hints_of_part(&mut self.state, executor, task, inputs)
     }
 
-    /// Names a derived copy by which tasks are placed, before the first of them is ready. Returns
-    /// its size if it is known; else `size_bytes` stands for the size.
-    pub fn name_copy(&mut self, copy: ObjectId, of: ObjectId, size_bytes: u64) -> u64 {
-        self.state.catalog.name_copy(copy, of, size_bytes)
+    /// Names a derived copy by which tasks are placed, before the first of them is ready, and the
+    /// object that it is made of. Returns its size if it is known; else `size_bytes` stands for the
+    /// size. A folder is named with the copy in which executors give it to each other, which is
+    /// named, too.
+    pub fn name_copy(
+        &mut self,
+        copy: ObjectId,
+        (of, packed): (ObjectId, Option<ObjectId>),
+        size_bytes: u64,
+    ) -> u64 {
+        self.state.catalog.name_copy(copy, (of, packed), size_bytes)
     }
 
     /// Whether fetches are left to end; see [`Event::EndFetches`].
@@ -346,7 +353,7 @@ impl Scheduler {
             CopyNews::Made { size_bytes, took_us } => {
                 self.state.copy_made(executor, (object, size_bytes), took_us)
             }
-            CopyNews::Missing | CopyNews::Private => {}
+            CopyNews::Missing | CopyNews::Private | CopyNews::Stopped => {}
         }
         self.replication.copy_news(&mut self.state, executor, (object, news), effects);
     }

@@ -248,8 +248,12 @@ impl ChunkReader {
                 Ok(bytes) if part.is_empty() => part = bytes,
                 Ok(bytes) => part.extend_from_slice(&bytes),
                 Err(error) => {
-                    let is_bad =
-                        matches!(error.kind, PeerErrorKind::NotHere | PeerErrorKind::Corrupt);
+                    let is_bad = matches!(
+                        error.kind,
+                        PeerErrorKind::NotHere
+                            | PeerErrorKind::Corrupt
+                            | PeerErrorKind::OtherVersion
+                    );
                     return Err(BadPart { is_bad, why: error.message });
                 }
             }

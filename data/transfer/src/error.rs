@@ -28,6 +28,8 @@ pub enum PeerErrorKind {
     Unreachable,
     /// The peer failed recently, and was not asked.
     Avoided,
+    /// The peer has another version of a derived copy, of another size.
+    OtherVersion,
     /// The last bytes were damaged, and were not kept. Earlier bytes are kept, unless only the
     /// checksum of the whole object is wrong.
     Corrupt,

@@ -16,7 +16,8 @@ use eyas_types::object::Version;
 use eyas_types::{FileMode, ObjectId, ObjectSpec};
 use tokio::sync::watch;
 
-use crate::error::{FetchError, FetchErrorKind, PeerErrorKind};
+use crate::error::{FetchError, FetchErrorKind, PeerError, PeerErrorKind};
+use crate::limits::MAX_DAMAGED_DELIVERIES;
 use crate::peers::{InterruptedTransfer, Peers};
 
 /// Maximum number of holders that are tried before persistent storage.
@@ -58,6 +59,15 @@ pub struct FetchedObject {
     pub near_bytes: u64,
 }
 
+/// An object that a peer has sent damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DamagedDelivery {
+    /// The object.
+    pub object: ObjectId,
+    /// Address of the peer's server.
+    pub giver: SocketAddr,
+}
+
 /// Fetches objects into this node's store. Clones share the fetches in progress.
 #[derive(Clone)]
 pub struct Fetcher(Arc<Inner>);
@@ -68,6 +78,7 @@ struct Inner {
     peers: Peers,
     /// The fetches in progress. Callers bound their number.
     under_way: Mutex<HashMap<ObjectId, watch::Receiver<Option<FetchResult>>>>,
+    damaged: Mutex<Vec<DamagedDelivery>>,
 }
 
 /// An object to be fetched.
@@ -85,8 +96,14 @@ type FetchResult = Result<FetchedObject, FetchError>;
 impl Fetcher {
     /// Fetches into `store`.
     pub fn new(store: ObjectStore, storage: Storage, peers: Peers) -> Self {
-        let under_way = Mutex::default();
-        Fetcher(Arc::new(Inner { store, storage, peers, under_way }))
+        let (under_way, damaged) = (Mutex::default(), Mutex::default());
+        Fetcher(Arc::new(Inner { store, storage, peers, under_way, damaged }))
+    }
+
+    /// Takes what peers have sent damaged since the last call, up to
+    /// [`MAX_DAMAGED_DELIVERIES`]. These peers should verify their objects.
+    pub fn take_damaged(&self) -> Vec<DamagedDelivery> {
+        std::mem::take(&mut self.0.damaged())
     }
 
     /// Makes sure that the object is in the store. `holders` are hints, best first. A holder that
@@ -179,6 +196,23 @@ impl Inner {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn damaged(&self) -> MutexGuard<'_, Vec<DamagedDelivery>> {
+        // No update of the list can panic half-way.
+        self.damaged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers a delivery that has failed with this error, if it was damaged.
+    fn note_damaged(&self, object: ObjectId, giver: SocketAddr, error: &PeerError) {
+        if error.kind != PeerErrorKind::Corrupt {
+            return;
+        }
+        let mut damaged = self.damaged();
+        let delivery = DamagedDelivery { object, giver };
+        if damaged.len() < MAX_DAMAGED_DELIVERIES && !damaged.contains(&delivery) {
+            damaged.push(delivery);
+        }
+    }
+
     /// The object, if it is here and ready for use.
     fn here(&self, id: ObjectId, mode: FileMode) -> Option<FetchResult> {
         let Presence::Ready { size_bytes, executable } = self.store.presence(id) else {
@@ -245,6 +279,7 @@ impl Inner {
                         object = %id, %error,
                         "a holder did not give an object; trying the next source"
                     );
+                    self.note_damaged(id, holder.addr, &error);
                     has_left_one |= error.kind == PeerErrorKind::Slow;
                     // A kept object is in the stores of peers only. So peers that are avoided are
                     // asked at the end.

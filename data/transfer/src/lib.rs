@@ -27,7 +27,7 @@ mod receive;
 mod server;
 
 pub use error::{FetchError, FetchErrorKind, PeerError, PeerErrorKind};
-pub use fetcher::{FetchSource, FetchedObject, Fetcher, PeerHolder};
+pub use fetcher::{DamagedDelivery, FetchSource, FetchedObject, Fetcher, PeerHolder};
 pub use limits::PeerLimits;
 pub use peers::{InterruptedTransfer, Peers};
 pub use push::ExpectedObject;

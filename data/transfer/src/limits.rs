@@ -20,6 +20,10 @@ pub const MAX_TRANSFERS_PER_PEER: usize = 4;
 /// forgotten.
 pub const MAX_PEERS: usize = 4096;
 
+/// Maximum number of damaged deliveries that are remembered until they are reported. Further ones
+/// are not reported.
+pub const MAX_DAMAGED_DELIVERIES: usize = 64;
+
 /// Receive buffer that is requested from the kernel for each connection of a client. With a large
 /// buffer, the sender seldom waits for the receiver, and both wake up less often.
 /// `benches/loopback.rs` measures twice the rate of the kernel's own choice.

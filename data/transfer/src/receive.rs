@@ -54,13 +54,13 @@ pub(crate) fn receive_object(
     patience: Patience,
     buffer: &mut [u8],
 ) -> Result<(), TransferFailure> {
-    let corrupt = |what: String| TransferFailure::of(PeerErrorKind::Corrupt, addr, what);
     let follows = connection.ask(addr, request, inner.limits.stall_timeout)?;
     if (follows.size_bytes, request.offset + follows.length)
         != (into.size_bytes(), into.size_bytes())
     {
         let (id, told, known) = (into.id(), follows.size_bytes, into.size_bytes());
-        return Err(corrupt(format!("says that object {id} has {told} bytes; it has {known}")));
+        let what = format!("has an object {id} of {told} bytes, and it should have {known}");
+        return Err(TransferFailure::of(PeerErrorKind::OtherVersion, addr, what));
     }
     let stall = inner.limits.stall_timeout;
     Pieces::new(addr, &mut connection.link, &inner.link_in, stall, follows, patience)?

@@ -5,9 +5,9 @@ mod cluster;
 
 use std::net::{SocketAddr, TcpListener};
 
-use cluster::{Node, content, holder, limits, source, strange};
+use cluster::{ID, Node, content, holder, limits, source, strange};
 use eyas_store::{Checksum, Emulation, Limits, Storage};
-use eyas_transfer::{FetchErrorKind, FetchSource, FetchedObject, Fetcher};
+use eyas_transfer::{DamagedDelivery, FetchErrorKind, FetchSource, FetchedObject, Fetcher};
 use eyas_types::{FileMode, JobId, ObjectSpec, TaskId, Version};
 use eyas_wire::DataMode;
 
@@ -56,8 +56,30 @@ async fn a_damaged_replica_leads_on_to_the_next_source() {
     let spec = source(&here, "input", 100_000).await;
     there.put(spec.id(), &content(100_000));
     there.damage(spec.id());
-    let fetched = fetcher(&here).fetch(&spec, &[holder(there.addr())]).await.unwrap();
+    let fetcher = fetcher(&here);
+    let fetched = fetcher.fetch(&spec, &[holder(there.addr())]).await.unwrap();
     assert_eq!((fetched.from, here.get(spec.id())), (FetchSource::Persistent, content(100_000)));
+    // The peer can be told.
+    let damaged = DamagedDelivery { object: spec.id(), giver: there.addr() };
+    assert_eq!((fetcher.take_damaged(), fetcher.take_damaged()), (vec![damaged], vec![]));
+}
+
+#[tokio::test]
+async fn a_copy_of_another_size_is_passed_over_and_its_holder_is_not_blamed() {
+    let (here, other, there) = (Node::new(), Node::new(), Node::new());
+    other.put(ID, &content(200_000));
+    there.put(ID, &content(100_000));
+    let fetcher = fetcher(&here);
+    let (copy, holders) = ((ID, 100_000, FileMode::READABLE), [&other, &there]);
+    let holders = holders.map(|node| holder(node.addr()));
+    let fetched = fetcher.fetch_copy(copy, "a copy", &holders).await.unwrap();
+    assert_eq!(fetched.from, FetchSource::Peer(there.addr()));
+    assert_eq!((here.get(ID), fetcher.take_damaged()), (content(100_000), vec![]));
+    // It gives its own version to a node that wants that.
+    here.store.remove(ID).unwrap();
+    let copy = (ID, 200_000, FileMode::READABLE);
+    let fetched = fetcher.fetch_copy(copy, "a copy", &holders).await.unwrap();
+    assert_eq!(fetched.from, FetchSource::Peer(other.addr()));
 }
 
 #[tokio::test]

@@ -104,7 +104,9 @@ async fn another_size_than_expected_is_not_the_object() {
     let (there, here) = (Node::new(), Node::new());
     there.put(ID, b"four");
     let error = here.fetch(there.addr(), ID, 5).await.unwrap_err();
-    assert_eq!((error.kind, here.store.len()), (PeerErrorKind::Corrupt, 0));
+    assert_eq!((error.kind, here.store.len()), (PeerErrorKind::OtherVersion, 0));
+    // It is another version, and no damage: the peer is not avoided.
+    here.fetch(there.addr(), ID, 4).await.unwrap();
 }
 
 #[tokio::test]

@@ -42,7 +42,7 @@ fn receivers(cluster: &Cluster, sources: &[&str], bytes: u64) -> usize {
 
 #[test]
 fn one_node_prepares_an_input_and_the_others_fetch_the_folder() {
-    let cluster = Cluster::start(&[&[], &[], &[], &[]]);
+    let mut cluster = Cluster::start(&[&[], &[], &[], &[]]);
     let with = prepared(&cluster, "");
     let done = count_lines(&cluster, &with, "true", &["--array", "1-12"]);
     assert_eq!(done, format!("{LINES}\n").repeat(12));
@@ -53,16 +53,73 @@ fn one_node_prepares_an_input_and_the_others_fetch_the_folder() {
     assert_eq!(receivers(&cluster, &sources, archive_bytes), 4);
     assert_eq!(receivers(&cluster, &sources, archive_bytes + 7 * LINES as u64), 3);
     // The folder is the same on all nodes.
-    let stat = |node: usize| {
+    let stat = |cluster: &Cluster, node: usize| {
         let on = format!("node.name == 'n{node}'");
         let words = ["run", "--report", "none", "--no-append", "-i", &with, "--requirements", &on];
         let script = ["--sandbox", "--", "stat", "-L", "-c", "%a %Y", "db", "db/text"];
         cluster.run(&[&words[..], &script].concat()).exits(0).stdout
     };
-    let first = stat(1);
+    let first = stat(&cluster, 1);
     assert_eq!(first.lines().count(), 2, "{first}");
-    (2..=4).for_each(|node| assert_eq!(stat(node), first, "n{node}"));
+    (2..=4).for_each(|node| assert_eq!(stat(&cluster, node), first, "n{node}"));
+    // A node that joins later fetches the folder, and not the archive.
+    cluster.add_executor(&[]);
+    cluster.wait_for_executors(5);
+    assert_eq!(stat(&cluster, 5), first);
+    let reads = &cluster.job("6")["reads"];
+    let bytes = |origin: &str| reads[origin]["bytes"].as_u64().unwrap();
+    assert_eq!(bytes("persistent"), 0);
+    let folder_bytes = 7 * LINES as u64;
+    assert!((folder_bytes..folder_bytes + archive_bytes / 2).contains(&bytes("peer")), "{reads}");
     assert_eq!(made(&cluster), 1);
+}
+
+#[test]
+fn a_folder_is_not_made_again_after_its_node_has_restarted() {
+    let mut cluster = Cluster::start(&[&[], &[]]);
+    let with = prepared(&cluster, "");
+    let expected = format!("{LINES}\n");
+    assert_eq!(count_lines(&cluster, &with, "node.name == 'n1'", &[]), expected);
+    let folder = cluster.executor(1).folder().to_owned();
+    cluster.executor(1).kill();
+    cluster.wait_for_executors(1);
+    // It is given to others before the node needs it again.
+    cluster.add_executor(&["--folder", folder.to_str().unwrap()]);
+    cluster.wait_for_executors(2);
+    assert_eq!(count_lines(&cluster, &with, "node.name == 'n2'", &[]), expected);
+    assert_eq!(count_lines(&cluster, &with, "node.name == 'n3'", &[]), expected);
+    assert_eq!(made(&cluster), 1);
+}
+
+/// If the task is cancelled that makes what others wait for, one of the others makes it.
+#[test]
+fn one_node_takes_over_what_a_cancelled_task_was_making() {
+    let cluster = Cluster::start(&[&[], &[], &[]]);
+    let gate = cluster.work().join("gate");
+    let wait = format!("until test -e {}; do sleep 0.02; done;", gate.display());
+    let with = prepared(&cluster, &wait);
+    let spawn = |requirements: &str, array: &str| {
+        let words = ["run", "--report", "none", "--no-append", "-i", &with, "--requirements"];
+        let script =
+            [requirements, "--array", array, "--sandbox", "--", "sh", "-c", "wc -l <db/text"];
+        cluster.spawn_on(&[&words[..], &script].concat())
+    };
+    let first = spawn("node.name == 'n1'", "1-1");
+    cluster.wait_for_file("log");
+    let others = spawn("node.name != 'n1'", "1-2");
+    wait_until("the others have tasks", || {
+        let jobs = cluster.ask(&["job", "list"], "jobs");
+        let assigned = |job: &serde_json::Value| job["tasks"]["assigned"].as_u64().unwrap();
+        jobs.as_array().unwrap().iter().map(assigned).sum::<u64>() == 3
+    });
+    cluster.run(&["job", "cancel", "1"]).exits(0);
+    first.wait_with_output().unwrap();
+    wait_until("another node prepares it", || made(&cluster) == 2);
+    cluster.write("gate", "");
+    let done = others.wait_with_output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(String::from_utf8_lossy(&done.stdout), format!("{LINES}\n").repeat(2));
+    assert_eq!(made(&cluster), 2, "one takes over, and the other waits");
 }
 
 #[test]
@@ -138,20 +195,23 @@ fn a_node_that_dies_while_it_prepares_or_gives_a_folder_is_replaced() {
 }
 
 /// The packed folder among the objects of a store.
-fn packed_folder(store: &Path) -> PathBuf {
+fn packed_folder(store: &Path) -> Option<PathBuf> {
     let mut folders = vec![store.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap().flatten() {
             match entry.file_type().unwrap().is_dir() {
                 true => folders.push(entry.path()),
-                false if fs::read(entry.path()).unwrap().starts_with(b"eyas folder 1\n") => {
-                    return entry.path();
+                false
+                    if fs::read(entry.path())
+                        .is_ok_and(|read| read.starts_with(b"eyas folder 1\n")) =>
+                {
+                    return Some(entry.path());
                 }
                 false => {}
             }
         }
     }
-    panic!("no folder is packed");
+    None
 }
 
 #[test]
@@ -161,7 +221,7 @@ fn a_damaged_folder_is_found_and_made_again() {
     let expected = format!("{LINES}\n");
     assert_eq!(count_lines(&cluster, &with, "node.name == 'n1'", &[]), expected);
     let objects = cluster.executor(1).folder().join("store/objects");
-    let packed = packed_folder(&objects);
+    let packed = packed_folder(&objects).expect("the folder is packed");
     let mut bytes = fs::read(&packed).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
@@ -173,6 +233,8 @@ fn a_damaged_folder_is_found_and_made_again() {
     fs::set_permissions(&packed, mode).unwrap();
     assert_eq!(count_lines(&cluster, &with, "node.name == 'n2'", &[]), expected);
     assert_eq!(made(&cluster), 2, "without damage, it is made once");
+    // The node that gave it was told, and gives it no longer.
+    wait_until("the damaged folder is removed", || packed_folder(&objects).is_none());
 }
 
 #[test]

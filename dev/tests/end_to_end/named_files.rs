@@ -199,6 +199,44 @@ fn dead_mirrors_and_lies_are_passed_over_and_said() {
 }
 
 #[test]
+fn of_places_on_s3_one_that_lies_is_passed_over() {
+    let storage = Web::start();
+    let mut home = Home::new();
+    for (name, value) in [
+        ("AWS_ENDPOINT_URL", &*storage.url("")),
+        ("AWS_ACCESS_KEY_ID", "test"),
+        ("AWS_SECRET_ACCESS_KEY", "test"),
+        ("AWS_EC2_METADATA_DISABLED", "true"),
+    ] {
+        home.set_variable(name, value);
+    }
+    let mut cluster = Cluster::start_in(home, &[]);
+    cluster.add_executor(&[]);
+    cluster.wait_for_executors(1);
+    let content = "line\n".repeat(40_000);
+    cluster.write("right.txt", &content);
+    let sum = sha256(&cluster, "right.txt");
+    storage.put("/bucket/lies/a%20b", page(&content.replacen("line", "lies", 1)));
+    storage.put("/mirror/a%20b", page(&content));
+    let places = ["s3://bucket/lies/a b", "s3://bucket/none", "s3://mirror/a b"];
+    let register = |name: &str, places: &[&str]| {
+        let known = ["--sha256", &*sum, "--size", "200000"];
+        let words = [&["catalog", "register", name][..], places, &known].concat();
+        cluster.run(&words).exits(0);
+    };
+    register("a", &places);
+    assert!(print(&cluster, "a").exits(0).stdout == content);
+    assert!(storage.count("GET /mirror/a%20b") > 0);
+    // Where no other place is left, the task fails, and each place says why.
+    register("b", &places[..2]);
+    print(&cluster, "b").exits(1).says(&["the content has SHA-256", "s3://bucket/none"]);
+    let whys = query(&cluster, "b")[0]["places"].take();
+    let whys = whys.as_array().unwrap().iter().map(|place| &place["passed_over"]["why"]);
+    let whys: Vec<_> = whys.map(|why| why.as_str().expect("it was passed over")).collect();
+    assert!(whys[0].contains("the content has SHA-256"), "{whys:?}");
+}
+
+#[test]
 fn tasks_that_wait_read_the_places_of_the_moment() {
     let mut cluster = Cluster::start(&[&[]]);
     let mirror = Web::start();

@@ -68,6 +68,28 @@ fn a_workflow_on_nodes_that_break_ends() {
 }
 
 #[test]
+fn contents_of_compressed_objects_are_made_once_a_node_or_by_each_task() {
+    let home = Home::new();
+    let stacking = example("stacking.toml");
+    home.write("stacking.toml", &stacking);
+    home.write("each.toml", format!("{stacking}\nkeep_content = false\n"));
+    let run = |file: &str| -> Vec<f64> {
+        let row = home.eyas(&["--json", "simulate", "run", file]).exits(0).json("run");
+        ["ended_tasks", "contents_made", "time_s"].map(|key| row[key].as_f64().unwrap()).to_vec()
+    };
+    let (once, each) = (run("stacking.toml"), run("each.toml"));
+    assert_eq!((once[0], each[0], each[1]), (23_695.0, 23_695.0, 0.0));
+    // 790 images, of which some are decompressed on several nodes.
+    assert!((790.0..3_000.0).contains(&once[1]), "{once:?}");
+    assert!(once[2] < 0.5 * each[2], "{once:?} and {each:?}");
+    home.eyas(&["simulate", "model", "stacking.toml"]).exits(1).says(&[
+        "no compressed objects",
+        "content_size",
+        "eyas simulate run",
+    ]);
+}
+
+#[test]
 fn the_model_answers_with_what_can_be() {
     let home = Home::new();
     let words = "--nodes 10 --storage 100GB/s --tasks 1000 --compute 1ms --objects 1000 \

@@ -69,7 +69,7 @@ pub use map::{
     PipelineError, PolicyTextError, Reduce, ReduceTask, RunOptions, Shuffle, TaskFailures,
     WorkError, map_worker, parse_policy, reduce_worker,
 };
-pub use names::{FileNamesError, change_names, find_names};
+pub use names::{FileNamesError, PlaceError, bare_name, change_names, find_names, url_of_place};
 pub use near::NearFile;
 pub use output_file::OutputFileError;
 pub use ranges::{check_range, product};

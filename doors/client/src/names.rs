@@ -1,7 +1,10 @@
 //! The names of a cluster's files, `lfn://NAME`: listed and changed.
 
-use eyas_store::{Glob, GlobError};
-use eyas_types::named::NAMED;
+use std::io;
+use std::path::PathBuf;
+
+use eyas_store::{Glob, GlobError, StorageError, name_of, path_of, url_of};
+use eyas_types::named::{InvalidNameEntry, NAMED, check_place, name_in, on_disk_of};
 use eyas_types::{Name, NameChange};
 use eyas_wire::client::{FromClient, NAMES_PART_BYTES, ToClient};
 use eyas_wire::frame::in_parts_of;
@@ -29,6 +32,55 @@ pub enum FileNamesError {
     /// The text is not a pattern.
     #[error(transparent)]
     Pattern(#[from] GlobError),
+}
+
+/// Why a text is not the place of a file.
+#[derive(Debug, Error)]
+pub enum PlaceError {
+    /// A path begins at the current folder, which is unknown.
+    #[error("the current folder is unknown: {0}")]
+    Folder(#[from] io::Error),
+    /// Files with names are not at such places.
+    #[error(transparent)]
+    Entry(#[from] InvalidNameEntry),
+    /// It is not a URL.
+    #[error(transparent)]
+    Url(#[from] StorageError),
+}
+
+/// The name of a file, which may be written as the source of an input: `lfn://NAME`.
+pub fn bare_name(name: &Name) -> Name {
+    name_in(name).map_or_else(|| name.clone(), Name::from)
+}
+
+/// The URL of a place. A path begins at the current folder; `NODE:/PATH` is a file on the own disk
+/// of a node.
+///
+/// # Errors
+/// If it is no place of a file.
+pub fn url_of_place(place: &Name) -> Result<Name, PlaceError> {
+    let url = if let Some(url) = on_disk_of_node(place) {
+        url
+    } else if place.is_url() {
+        place.clone()
+    } else {
+        let path: PathBuf = std::env::current_dir()?.join(path_of(place)).components().collect();
+        url_of(&name_of(path))?
+    };
+    check_place(&url)?;
+    match on_disk_of(&url) {
+        Some(_) => Ok(url),
+        None => Ok(url_of(&url)?),
+    }
+}
+
+/// The URL of `NODE:/PATH`, a file on the own disk of a node.
+fn on_disk_of_node(place: &Name) -> Option<Name> {
+    let (node, path) = place.split_at(place.iter().position(|byte| *byte == b':')?);
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+    let is_path = path.starts_with(b":/") && !path.starts_with(b"://");
+    (is_path && !node.is_empty() && node.iter().all(is_name))
+        .then(|| Name::concat(&[b"file://", node, &path[1..]]))
 }
 
 /// The files whose names match a pattern, in their order; all files without a pattern. The name

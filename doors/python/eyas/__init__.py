@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ._engines.spark import on_spark
     from ._errors import CallFailed, ClusterError, ClusterLost
     from ._executor.blocks import ChunkMemory, MemoryUse, Piece
+    from ._executor.catalog import Catalog, NamedFile
     from ._executor.commands import Completed
     from ._executor.executor import Executor, connect, local
     from ._executor.futures import Future, KeptFile
@@ -39,6 +40,7 @@ if "t" in sys.abiflags:
 
 __all__ = [
     "CallFailed",
+    "Catalog",
     "ChunkMemory",
     "ClusterError",
     "ClusterLost",
@@ -49,6 +51,7 @@ __all__ = [
     "Future",
     "KeptFile",
     "MemoryUse",
+    "NamedFile",
     "Output",
     "Piece",
     "Shared",
@@ -69,6 +72,7 @@ _MODULES = {
     "_engines.spark": ["on_spark"],
     "_errors": ["CallFailed", "ClusterError", "ClusterLost"],
     "_executor.blocks": ["ChunkMemory", "MemoryUse", "Piece"],
+    "_executor.catalog": ["Catalog", "NamedFile"],
     "_executor.commands": ["Completed"],
     "_executor.executor": ["Executor", "connect", "local"],
     "_executor.futures": ["Future", "KeptFile"],

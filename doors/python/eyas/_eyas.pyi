@@ -179,6 +179,25 @@ def trusted_folder(path: str | PathLike[str], *, is_own: bool = False) -> None:
     only this user may write to it.
     """
 
+def change_file_names(
+    entries: list[tuple[bytes, list[bytes], int | None, str | None]],
+    *,
+    removes: bool = False,
+    cluster: str | None = None,
+    access: str | PathLike[str] | None = None,
+) -> int:
+    """Register places of files under names, or remove places. An entry is a name, places, and the
+    size and the SHA-256 of the content.
+    """
+
+def file_names(
+    pattern: bytes | None = None,
+    *,
+    cluster: str | None = None,
+    access: str | PathLike[str] | None = None,
+) -> Any:
+    """Return the files whose names match a pattern, as ``eyas catalog query --json`` does."""
+
 def push(
     files: list[bytes],
     to: list[str],

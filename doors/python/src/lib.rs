@@ -9,6 +9,7 @@ mod downloads;
 mod entries;
 mod files;
 mod folders;
+mod names;
 mod objects;
 mod results;
 mod session;
@@ -31,6 +32,8 @@ mod _eyas {
     use super::files::{FilesSession, OpenedFile, WrittenFile};
     #[pymodule_export]
     use super::folders::trusted_folder;
+    #[pymodule_export]
+    use super::names::{change_file_names, file_names};
     #[pymodule_export]
     use super::results::{CallOutcome, EndedCall};
     #[pymodule_export]

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import gc
+import hashlib
 import operator
 import os
 import pathlib
@@ -299,6 +300,42 @@ def test_files_are_pushed_before_calls_need_them(executor, tmp_path):
     assert [node["state"] for node in view["executors"]] == ["complete"] * 2
     with pytest.raises(OSError, match="nothing-here"):
         executor.push(tmp_path / "nothing-here")
+
+
+def test_files_with_names_are_read_from_a_place_that_has_their_content(executor, tmp_path):
+    names = executor.catalog
+    for place, text in [("lies", "another content"), ("right", "call me ishmael")]:
+        (tmp_path / place).write_text(text)
+    digest = hashlib.sha256(b"call me ishmael").hexdigest()
+    names.register("texts/whale", tmp_path / "lies", tmp_path / "right", sha256=digest)
+    file = eyas.File("lfn://texts/whale")
+    assert executor.submit(pathlib.Path.read_text, file).result(LONG_S) == "call me ishmael"
+    [whale] = names.query("texts/*")
+    assert (whale["name"], whale["sha256"]) == ("texts/whale", digest)
+    passed = {place["url"]: place["passed_over"] for place in whale["places"]}
+    assert list(passed) == [f"file://{tmp_path / place}" for place in ("lies", "right")]
+    names.unregister("lfn://texts/whale", tmp_path / "lies")
+    assert [place["url"] for place in names.query("texts/whale")[0]["places"]] == list(passed)[1:]
+    # All, or none.
+    two = [
+        {"name": "texts/one", "places": ["http://h/1"], "size_bytes": 1},
+        {"name": "texts/two", "places": ["s3://bucket/2", "n1:/data/2"]},
+    ]
+    with pytest.raises(eyas.ClusterError, match="is registered with SHA-256"):
+        names.register_all([*two, {**two[0], "name": "texts/whale", "sha256": "0" * 64}])
+    assert [file["name"] for file in names.query()] == ["texts/whale"]
+    assert names.register_all(two) == 2
+    assert [file["name"] for file in names.query()] == ["texts/one", "texts/two", "texts/whale"]
+    for wrong, why in [
+        (("a b", "/x"), "cannot be the name"),
+        (("one", "ftp://x/y"), "cannot be a place"),
+        (("one",), "place"),
+    ]:
+        with pytest.raises(eyas.ClusterError, match=why):
+            names.register(*wrong)
+    names.unregister("texts/one")
+    with pytest.raises(eyas.ClusterError, match="is not registered"):
+        names.unregister("texts/one")
 
 
 def test_large_arguments_on_a_cluster_that_runs_are_files_beside_its_access_file(executor):

@@ -21,6 +21,8 @@ def main() -> None:
         assert_type(executor.map(length, ["a", "b"], chunksize=2), Iterator[int])
         assert_type(executor.map(length, ["a", "b"], factor=2), Iterator[int])
         executor.with_options(memory="2GB")
+        executor.catalog.register_all([{"name": "a", "places": ["/a"], "size_bytes": 1}])
+        assert_type(executor.catalog, eyas.Catalog)
         anywhere: futures.Executor = executor
         anywhere.shutdown(cancel_futures=True)
     eyas.connect("cluster", retries=2, timeout=1.5, variables=["HOME"])

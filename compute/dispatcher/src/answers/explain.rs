@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
+use std::iter;
 use std::ops::Deref;
 
 use eyas_jobs::{Job, MAX_INTERRUPTIONS, Phase, RetainedOutput};
@@ -384,8 +385,12 @@ fn in_words(estimate: &Estimate) -> Option<String> {
 /// What the derived copies that a task reads are called.
 fn names_of_copies(job: &Job, task: u32) -> HashMap<ObjectId, Name> {
     let copies = if job.spec.reads_copies { copies_of(job, task) } else { Vec::new() };
-    let named = |CopyToRead { copy, of, .. }| (copy, Name::concat(&[b"what is made of ", &of]));
-    copies.into_iter().map(named).collect()
+    let named = |copy: CopyToRead| {
+        let name = Name::concat(&[b"what is made of ", &copy.of]);
+        let packed = copy.packed.map(|packed| (packed, Name::concat(&[&name, b", packed"])));
+        iter::once((copy.copy, name)).chain(packed)
+    };
+    copies.into_iter().flat_map(named).collect()
 }
 
 #[cfg(test)]

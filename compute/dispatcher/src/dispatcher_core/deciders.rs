@@ -51,10 +51,13 @@ impl PlacementInputs for InputsAndParts {
         }
         let mut copies = Vec::new();
         if reads_copies {
-            let named = |CopyToRead { copy, source, source_bytes, .. }| {
-                (copy, scheduler.name_copy(copy, source, source_bytes))
-            };
-            copies = copies_of(job, task.index).into_iter().map(named).collect();
+            for CopyToRead { copy, source, source_bytes, packed, .. } in copies_of(job, task.index)
+            {
+                copies.push((copy, scheduler.name_copy(copy, (source, packed), source_bytes)));
+                // Until it is packed, it counts as an empty object.
+                let named = |packed| (packed, scheduler.name_copy(packed, (source, None), 0));
+                copies.extend(packed.map(named));
+            }
         }
         let with_chunks =
             inputs.iter().filter_map(|(object, _)| Some((*object, chunks.get(object)?)));
@@ -292,13 +295,13 @@ impl DispatcherCore {
         self.executors.get(executor).filter(|entry| entry.minor >= MINOR_OF_COPIES)?;
         let hinted: BTreeMap<_, _> =
             hints.iter().map(|hint| (ids[hint.input as usize], &hint.holders)).collect();
-        let hint = |CopyToRead { copy: object, .. }| {
+        let hint = |copy: CopyToRead| {
+            let object = copy.given();
             let holders = self.executors.where_to_ask(hinted.get(&object)?);
             let size_bytes = self.scheduler.explain_object(object)?.size_bytes;
             Some(CopyHint { object, size_bytes, holders })
         };
-        let contents = copies_of(job, task.index).into_iter().filter(|copy| !copy.is_folder);
-        let hints: Vec<_> = contents.filter_map(hint).collect();
+        let hints: Vec<_> = copies_of(job, task.index).into_iter().filter_map(hint).collect();
         (!hints.is_empty()).then_some(ToExecutor::Copies(hints))
     }
 

@@ -6,16 +6,20 @@ use std::time::{Duration, Instant};
 
 use eyas_node::{Event, FetchFailure};
 use eyas_store::PlacesOfFile;
-use eyas_transfer::{FetchError, FetchErrorKind, FetchSource, FetchedObject, Fetcher};
+use eyas_transfer::{
+    DamagedDelivery, FetchError, FetchErrorKind, FetchSource, FetchedObject, Fetcher,
+};
 use eyas_types::named::name_in;
 use eyas_types::outcome::FailureKind;
-use eyas_types::{CopyNews, FileMode, Name, ObjectId, ObjectSpec, Origin, TaskId, shown};
+use eyas_types::{
+    CopyNews, FileMode, Name, ObjectId, ObjectSpec, Origin, PartOfFile, TaskId, shown,
+};
 use eyas_wire::executor::{AssignedInput, Assignment, FromExecutor, PeerHint};
 use tokio::task::AbortHandle;
 
 use super::{ActiveFetch, ExecutorCore, ObjectToHold};
 use crate::task::copies::peer_holder;
-use crate::task::derived_copy::{CopyOfInput, CopyOrigin, CopySource};
+use crate::task::derived_copy::{CopyOfInput, CopyOrigin, CopySource, NoCopy};
 use crate::task::output_claim::Question;
 use crate::task::{AssignedTask, TaskRunner};
 
@@ -92,8 +96,11 @@ impl ExecutorCore {
             let failure = FetchFailure::Unavailable;
             return self.events.push_back(Event::FetchFailed { object, failure });
         };
-        let mode = FileMode::of_source(source.object.mode.bits());
-        let name = format!("the content of {}", shown(source.object.base_name()));
+        let mode = match source.part {
+            Some(PartOfFile::Prepared { .. }) => FileMode::READABLE,
+            _ => FileMode::of_source(source.object.mode.bits()),
+        };
+        let name = format!("what was made of {}", shown(source.object.base_name()));
         let holders: Vec<_> = holders.into_iter().map(peer_holder).collect();
         let (fetcher, core) = (self.fetcher.clone(), self.handle.clone());
         let fetch = self.runner.movers.spawn(async move {
@@ -119,8 +126,18 @@ impl ExecutorCore {
         PlacesOfFile { places, passed_over: Arc::new(passed_over) }
     }
 
+    /// Tells the dispatcher which executors have sent damaged objects: they verify them.
+    fn tell_damage(&mut self) {
+        let damaged = self.fetcher.take_damaged().into_iter().filter(|_| self.tells_damage);
+        self.facts.extend(
+            damaged
+                .map(|DamagedDelivery { object, giver }| FromExecutor::Damaged { object, giver }),
+        );
+    }
+
     /// A fetch has ended.
     fn fetched(&mut self, object: ObjectId, result: Result<Origin, FetchError>, took: Duration) {
+        self.tell_damage();
         let Some(ActiveFetch { size_bytes, is_kept, .. }) = self.fetching.remove(&object) else {
             return;
         };
@@ -171,6 +188,7 @@ impl ExecutorCore {
                 self.tell_copy(object, CopyNews::Made { size_bytes, took_us });
             }
             CopyOrigin::Fetched { took_us } => {
+                self.tell_damage();
                 let from = Origin::Peer;
                 self.tell_at_once(FromExecutor::Fetched { object, from, took_us });
                 self.tell_at_once(FromExecutor::Stored { object, size_bytes });
@@ -197,14 +215,19 @@ impl ExecutorCore {
     pub(super) fn answer_copy(&mut self, object: ObjectId, source: CopySource) {
         match self.wanted_copies.remove(&object) {
             Some(question) => question.answer(source),
-            None => self.no_copy(object, false),
+            None => self.no_copy(object, NoCopy::Stopped),
         }
     }
 
     /// A copy that was wanted is not here, or is given to no others.
-    pub(super) fn no_copy(&mut self, object: ObjectId, is_private: bool) {
+    pub(super) fn no_copy(&mut self, object: ObjectId, why: NoCopy) {
         self.wanted_copies.remove(&object);
-        self.tell_copy(object, if is_private { CopyNews::Private } else { CopyNews::Missing });
+        let news = match why {
+            NoCopy::Private => CopyNews::Private,
+            NoCopy::Stopped if self.tells_damage => CopyNews::Stopped,
+            NoCopy::Stopped | NoCopy::Failed => CopyNews::Missing,
+        };
+        self.tell_copy(object, news);
     }
 
     /// A copy was fetched for a task that has gone.
@@ -215,6 +238,7 @@ impl ExecutorCore {
     }
 
     fn tell_copy(&mut self, object: ObjectId, news: CopyNews) {
+        self.tell_damage();
         self.tell_at_once(FromExecutor::Copy { object, news });
     }
 

@@ -1,6 +1,7 @@
 //! Tasks as the dispatcher assigns them.
 
 use std::collections::HashMap;
+use std::iter;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -59,9 +60,10 @@ impl AssignedTask {
         size_of: impl Fn(ObjectId, ObjectId) -> Option<u64>,
     ) -> Vec<(ObjectId, u64)> {
         let stored = self.assignment.inputs.iter().zip(&self.objects).map(|(input, source)| {
-            let copy = self.copy_of(input, *source);
-            let copy = copy.and_then(|copy| Some((copy, size_of(*source, copy)?)));
-            copy.unwrap_or((*source, input.object.size_bytes()))
+            let copies = self.copy_of(input, *source).into_iter();
+            let copies = copies.flat_map(|copy| iter::once(copy).chain(packed_of(input, copy)));
+            let mut known = copies.filter_map(|copy| Some((copy, size_of(*source, copy)?)));
+            known.next().unwrap_or((*source, input.object.size_bytes()))
         });
         let mut inputs: Vec<_> = stored.collect();
         inputs.sort_unstable();
@@ -83,10 +85,14 @@ impl AssignedTask {
         Some(&self.assignment.inputs[index])
     }
 
-    /// The input of which this derived copy was made.
+    /// The input of which this derived copy was made. A folder may be packed.
     pub fn source_of(&self, copy: ObjectId) -> Option<&AssignedInput> {
         let mut inputs = self.assignment.inputs.iter().zip(&self.objects);
-        inputs.find(|(input, source)| self.copy_of(input, **source) == Some(copy)).map(|it| it.0)
+        let is_source = |(input, source): &(&AssignedInput, &ObjectId)| {
+            let made = self.copy_of(input, **source);
+            made.is_some_and(|made| made == copy || packed_of(input, made) == Some(copy))
+        };
+        inputs.find(is_source).map(|it| it.0)
     }
 
     fn copy_of(&self, input: &AssignedInput, source: ObjectId) -> Option<ObjectId> {
@@ -125,4 +131,9 @@ impl AssignedTask {
         let count = if is_sharing { self.template.inputs.len() } else { 0 };
         (&self.assignment.inputs[..count], &self.objects[..count])
     }
+}
+
+/// The object in which nodes give each other this copy of an input, if it is a folder.
+fn packed_of(input: &AssignedInput, copy: ObjectId) -> Option<ObjectId> {
+    matches!(input.part, Some(PartOfFile::Prepared { .. })).then(|| copy.packed())
 }

@@ -43,7 +43,8 @@ impl CopyExchange<'_> {
         let Some(question) = session.and_then(|session| session.want_copy(object)) else {
             return Some(ObtainedCopy::ToMake(None));
         };
-        let request = CopyRequest::new(self.run.claims.clone(), object);
+        let (session, task) = (self.run.claims.clone(), self.run.control.clone());
+        let request = CopyRequest::new(session, task, object);
         let until = Instant::now() + MAX_WAIT;
         let answer = question.wait(|| is_wanted() && Instant::now() < until);
         if !is_wanted() {

@@ -1,11 +1,13 @@
 //! The request of an executor for a derived copy: how it is answered, and that the dispatcher is
 //! told how it ends.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use eyas_types::ObjectId;
 
+use super::derived_copy::NoCopy;
 use super::output_claim::ClaimPlaces;
+use crate::process::ProcessControl;
 
 /// The content of a smaller compressed file is not given to other executors: making it takes about
 /// as long as asking for it.
@@ -19,17 +21,23 @@ pub(super) enum ObtainedCopy {
     ToMake(Option<CopyRequest>),
 }
 
-/// A request of this executor for a copy. If it is dropped, the executor has not got the copy.
+/// A request of this executor for a copy. If it is dropped, the executor has not got the copy: it
+/// could not make it, or the task was stopped.
 pub(super) struct CopyRequest {
     session: Weak<dyn ClaimPlaces>,
+    task: Arc<ProcessControl>,
     object: ObjectId,
     is_open: bool,
 }
 
 impl CopyRequest {
-    /// A request that the dispatcher has got.
-    pub fn new(session: Weak<dyn ClaimPlaces>, object: ObjectId) -> Self {
-        CopyRequest { session, object, is_open: true }
+    /// A request of a task that the dispatcher has got.
+    pub fn new(
+        session: Weak<dyn ClaimPlaces>,
+        task: Arc<ProcessControl>,
+        object: ObjectId,
+    ) -> Self {
+        CopyRequest { session, task, object, is_open: true }
     }
 
     /// The copy was counted, and the dispatcher was told.
@@ -41,7 +49,7 @@ impl CopyRequest {
     pub fn end_private(mut self) {
         self.is_open = false;
         if let Some(session) = self.session.upgrade() {
-            session.no_copy(self.object, true);
+            session.no_copy(self.object, NoCopy::Private);
         }
     }
 }
@@ -51,7 +59,9 @@ impl Drop for CopyRequest {
         if self.is_open
             && let Some(session) = self.session.upgrade()
         {
-            session.no_copy(self.object, false);
+            let is_stopped = self.task.is_cancelled();
+            let why = if is_stopped { NoCopy::Stopped } else { NoCopy::Failed };
+            session.no_copy(self.object, why);
         }
     }
 }

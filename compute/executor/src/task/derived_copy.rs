@@ -13,6 +13,17 @@ pub(crate) struct CopySource {
     pub holders: Vec<PeerHint>,
 }
 
+/// Why a derived copy that was wanted is not here, or cannot be fetched from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoCopy {
+    /// It could not be made.
+    Failed,
+    /// The task was stopped before it had the copy.
+    Stopped,
+    /// It is here, and giving it to others is not worthwhile.
+    Private,
+}
+
 /// How a derived copy came to be on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CopyOrigin {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use eyas_types::{ObjectId, PlaceId, Status, TaskId};
 
-use super::derived_copy::{CopyOfInput, CopySource};
+use super::derived_copy::{CopyOfInput, CopySource, NoCopy};
 
 /// Time between two checks whether the answer is still wanted.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
@@ -39,7 +39,7 @@ pub(crate) trait ClaimPlaces: Send + Sync {
     fn want_copy(&self, object: ObjectId) -> Option<Arc<Question<CopySource>>>;
 
     /// A copy that was wanted is not here, or is given to no others.
-    fn no_copy(&self, object: ObjectId, is_private: bool);
+    fn no_copy(&self, object: ObjectId, why: NoCopy);
 
     /// A copy was fetched, and the task that wanted it has gone.
     fn found_copy(&self, object: ObjectId, size_bytes: u64);

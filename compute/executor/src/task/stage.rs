@@ -217,21 +217,23 @@ impl TaskRunner {
         if let Some(folder) = self.prepared.get(object) {
             return Ok((folder, CopyOrigin::Here));
         }
+        let began = Instant::now();
+        // It came before the task had a slot, or an earlier executor has left it.
+        if self.store.verify(object.packed()).unwrap_or(false)
+            && let Some(folder) = self.unpack(staging, source, (object, CopyOrigin::Here, None))?
+        {
+            return Ok((folder, CopyOrigin::made_since(began)));
+        }
         let name = source.input.object.base_name();
         let copies = CopyExchange { runner: self, run: staging.run };
         let copy = (object.packed(), FileMode::READABLE, name);
-        let began = Instant::now();
         let request = match copies.obtain(copy, &|| staging.goes_on()) {
             None => return Err(staging.stopped().into()),
             Some(ObtainedCopy::ToMake(request)) => request,
             Some(ObtainedCopy::Fetched { took_us, request }) => {
-                let packed = object.packed();
-                let copy = (source.object, packed, self.store.size_of(packed));
-                staging.count(copy, CopyOrigin::Fetched { took_us }, Some(request));
-                match copies.unpack_folder(object, &|| staging.goes_on()) {
-                    Ok(folder) => return Ok((folder, CopyOrigin::made_since(began))),
-                    Err(_) if !staging.goes_on() => return Err(staging.stopped().into()),
-                    Err(why) => tracing::warn!("a folder is made here, not unpacked: {why}"),
+                let fetched = (object, CopyOrigin::Fetched { took_us }, Some(request));
+                if let Some(folder) = self.unpack(staging, source, fetched)? {
+                    return Ok((folder, CopyOrigin::made_since(began)));
                 }
                 None
             }
@@ -243,6 +245,26 @@ impl TaskRunner {
             self.give_folder(staging, (source.object, object), &folder, (origin, request));
         }
         Ok((folder, origin))
+    }
+
+    /// Unpacks a folder that is in the store. `None` if that fails: then the folder is made here.
+    fn unpack(
+        &self,
+        staging: &mut Staging<'_>,
+        source: &StagedSource<'_>,
+        (object, origin, request): (ObjectId, CopyOrigin, Option<CopyRequest>),
+    ) -> Result<Option<PreparedFolder>, StageFailure> {
+        let copy = (source.object, object.packed(), self.store.size_of(object.packed()));
+        staging.count(copy, origin, request);
+        let copies = CopyExchange { runner: self, run: staging.run };
+        match copies.unpack_folder(object, &|| staging.goes_on()) {
+            Ok(folder) => Ok(Some(folder)),
+            Err(_) if !staging.goes_on() => Err(staging.stopped().into()),
+            Err(why) => {
+                tracing::warn!("a folder is made here, not unpacked: {why}");
+                Ok(None)
+            }
+        }
     }
 
     /// Lets other executors fetch a folder that was made, if that is worthwhile.

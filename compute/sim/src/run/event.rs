@@ -1,7 +1,7 @@
 //! Events of the simulated world, and the messages of executors to their dispatchers.
 
 use eyas_provision::NodeRequestId;
-use eyas_types::Origin;
+use eyas_types::{CopyNews, Origin};
 
 /// An event of the simulated world.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +60,11 @@ pub(super) enum ExecutorEvent {
     Verify { object: u32 },
     /// An attempt at a task has read its inputs and computed.
     Computed { task: u32, attempt: u32 },
+    /// The answer to the request for a derived copy arrives: where to fetch the copy, or that it is
+    /// to be made.
+    Derive { copy: u32 },
+    /// An attempt at a task has made a derived copy.
+    Made { task: u32, attempt: u32, copy: u32 },
     /// An attempt at a task is killed.
     Killed { task: u32, attempt: u32 },
 }
@@ -98,6 +103,7 @@ pub(super) enum SimFact {
     Stored { executor: u32, object: u32 },
     NotHeld { executor: u32, object: u32 },
     Evicted { executor: u32, object: u32 },
+    Copy { executor: u32, object: u32, news: CopyNews },
     Staging { executor: u32, lent_milli: u32, light_bytes: u64 },
     Gone { executor: u32 },
     Retiring { executor: u32 },
@@ -130,6 +136,7 @@ impl SimFact {
             | SimFact::Stored { executor, .. }
             | SimFact::NotHeld { executor, .. }
             | SimFact::Evicted { executor, .. }
+            | SimFact::Copy { executor, .. }
             | SimFact::Staging { executor, .. }
             | SimFact::Gone { executor }
             | SimFact::Retiring { executor }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Index, IndexMut};
 
 use eyas_node::{Effect, Event, Node, Overlap, StoreLimits};
-use eyas_types::{ExecutorLoad, Resources};
+use eyas_types::{ExecutorLoad, ObjectId, Resources};
 
 use super::page_cache::PageCache;
 use super::world::Setup;
@@ -28,6 +28,20 @@ pub(super) struct SimExecutor {
     running: u32,
     /// Bytes of the objects that are in the store or being fetched.
     stored_bytes: u64,
+    /// Derived copies that tasks make or get, by their numbers.
+    pub makings: BTreeMap<u32, SimMaking>,
+}
+
+/// A derived copy that a task makes or gets, for other tasks of its node, too.
+#[derive(Default)]
+pub(super) struct SimMaking {
+    /// The task, and the number of its attempt. `None` if the copy is fetched before any task that
+    /// reads it has a slot.
+    pub by: Option<(u32, u32)>,
+    /// Attempts that wait for it.
+    pub waiting: Vec<(u32, u32)>,
+    /// Whether the decider waits for it as for any object that is fetched.
+    pub is_awaited: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -135,6 +149,7 @@ impl SimExecutor {
             lacks_room: false,
             running: 0,
             stored_bytes: 0,
+            makings: BTreeMap::new(),
         };
         objects.iter().for_each(|object| executor.reserve(*object, setup));
         executor
@@ -177,6 +192,16 @@ impl SimExecutor {
         std::mem::take(&mut self.lacks_room)
     }
 
+    /// Size of an object, if the decider has it.
+    pub fn size_of(&self, id: ObjectId) -> Option<u64> {
+        self.node.size_of(id)
+    }
+
+    /// Whether the store can hold objects of these sizes together.
+    pub fn can_hold(&self, inputs: &[(ObjectId, u64)]) -> bool {
+        self.node.can_hold(inputs.iter().map(|(_, size_bytes)| *size_bytes))
+    }
+
     // ---- tasks
 
     /// Number of tasks that run.
@@ -202,7 +227,8 @@ impl SimExecutor {
     /// Counts an object that is stored or fetched.
     pub fn reserve(&mut self, object: u32, setup: &Setup) {
         self.stored_bytes += setup.size_bytes(object);
-        let has_room = self.stored_bytes <= setup.cluster.cache_bytes;
+        // What tasks make of their inputs may exceed the store as long as they read it.
+        let has_room = self.stored_bytes <= setup.cluster.cache_bytes || setup.copies().is_some();
         assert!(has_room, "a store has {} bytes", self.stored_bytes);
     }
 

@@ -136,7 +136,8 @@ pub enum FarmEnd {
 /// and the executors take the time that they take, and not that of the cluster's description.
 ///
 /// # Panics
-/// If the workload writes outputs, which a farm does not deliver.
+/// If the workload writes outputs, which a farm does not deliver, or nodes make derived copies of
+/// its objects.
 pub fn with_farm<A>(
     cluster: &SimCluster,
     policies: &Policies,
@@ -153,6 +154,7 @@ pub fn with_farm<A>(
 impl<'a> ExecutorFarm<'a> {
     fn new(setup: &'a Setup<'a>) -> Self {
         let Setup { cluster, seed, .. } = *setup;
+        assert!(setup.copies().is_none(), "executors of a farm make no derived copies");
         let mut network = Network::new(cluster);
         let mut dice = FailureDice::new(&cluster.failures, seed);
         (0..cluster.nodes).for_each(|_| network.add_machine(cluster, dice.is_slow()));
@@ -266,6 +268,7 @@ impl<'a> ExecutorFarm<'a> {
             SimFact::NotHeld { object, .. } => FarmReport::NotHeld { object },
             SimFact::Evicted { object, .. } => FarmReport::Evicted { object },
             SimFact::Staging { .. } => FarmReport::Load(self.nodes.get(executor)?.load()),
+            SimFact::Copy { .. } => unreachable!("executors of a farm make no derived copies"),
             SimFact::Ready
             | SimFact::Gone { .. }
             | SimFact::Retiring { .. }

@@ -28,6 +28,8 @@ pub(super) struct Fetch {
     pub object: u32,
     /// The fetch is for a task, not only to hold the object.
     pub is_for_task: bool,
+    /// The fetch is of a derived copy, for a task that has a slot.
+    pub is_derived: bool,
     pub began: Ns,
     /// Sources that have not been tried; the last one is next.
     sources: SmallVec<[Source; 5]>,
@@ -77,8 +79,8 @@ fn holders(world: &World, by: u32, object: u32, task: Option<u32>) -> SmallVec<[
     let holders = match task {
         Some(task) => {
             let task = &world.tasks[task];
-            let place =
-                task.inputs.iter().position(|input| *input == object).expect("the task reads it");
+            let mut placed_by = world.setup.placed_by(&task.inputs).into_iter();
+            let place = placed_by.position(|input| input == object).expect("the task reads it");
             let hint = task.hints.iter().find(|hint| hint.input as usize == place);
             hint.map(|hint| &*hint.holders)
         }
@@ -91,7 +93,7 @@ fn holders(world: &World, by: u32, object: u32, task: Option<u32>) -> SmallVec<[
 fn sources(world: &World, by: u32, object: u32, task: Option<u32>) -> SmallVec<[Source; 5]> {
     let setup = world.setup;
     let mut sources = SmallVec::new();
-    if !setup.plan.outputs.is_kept(object) {
+    if !setup.plan.outputs.is_kept(object) && !setup.is_copy(object) {
         sources.push(if setup.is_warm { Source::Here } else { Source::Storage });
     }
     if setup.caches {
@@ -106,7 +108,8 @@ fn sources(world: &World, by: u32, object: u32, task: Option<u32>) -> SmallVec<[
 }
 
 impl Fetches {
-    /// An executor begins to fetch an object, for a task or to hold it.
+    /// An executor begins to fetch an object, for a task that is staged or to hold it; a derived
+    /// copy also for a task that has a slot.
     pub fn begin(
         &mut self,
         by: u32,
@@ -122,7 +125,8 @@ impl Fetches {
             by,
             id,
             object,
-            is_for_task: task.is_some(),
+            is_for_task: task.is_some() || setup.is_copy(object),
+            is_derived: task.is_none() && setup.is_copy(object),
             began: world.agenda.now(),
             sources: sources(world, by, object, task),
             from: Source::Storage,
@@ -219,7 +223,8 @@ impl Fetches {
                 };
                 (latency_ns, FetchEvent::Requested)
             }
-            // Persistent storage is always the last source; it has all objects except kept outputs.
+            // Persistent storage is always the last source; it has all objects except kept outputs
+            // and derived copies.
             None => (0, FetchEvent::Fails),
         };
         let event = SimEvent::OfFetch { fetch: number, asked, what };

@@ -85,6 +85,11 @@ impl SimMetrics {
         }
     }
 
+    /// A node has made a derived copy.
+    pub fn copy_made(&mut self) {
+        self.outcome.copies_made += 1;
+    }
+
     /// Bytes are written to persistent storage.
     pub fn written(&mut self, bytes: u64) {
         self.outcome.written_bytes += bytes;

@@ -13,6 +13,7 @@ use crate::clock::{MICROSECOND, Ns};
 use crate::random::Random;
 
 mod attempts;
+mod derived;
 
 /// Gives failing tasks another sequence of random numbers than nodes.
 const TASK_DICE: u64 = 0x7461_736b;
@@ -117,9 +118,8 @@ impl SimNodes {
             ExecutorEvent::Assigned { task } => {
                 world.tasks.arrives_at(task, executor);
                 self.executors[executor].expect_again(&world.tasks[task].inputs);
-                let inputs = setup.inputs(&world.tasks[task].inputs, setup.owner(task));
-                let (task, need) = (world.tasks.id_of(task), Resources::default());
-                Event::Assigned { task, inputs, need, priority: 0 }
+                let inputs = self.stored_inputs(executor, task, world);
+                assigned(task, inputs, world)
             }
             ExecutorEvent::Recall { task } => {
                 Event::Recalled { task: setup.plan.task_id(dispatcher, task) }
@@ -145,6 +145,10 @@ impl SimNodes {
             ExecutorEvent::Computed { task, attempt } => {
                 return self.computed(executor, task, attempt, world);
             }
+            ExecutorEvent::Derive { copy } => return self.derive(executor, copy, world),
+            ExecutorEvent::Made { task, attempt, copy } => {
+                return self.made(executor, (task, attempt), copy, world);
+            }
             ExecutorEvent::Killed { task, attempt } => {
                 return self.killed(executor, task, attempt, world);
             }
@@ -166,9 +170,14 @@ impl SimNodes {
             },
             FetchEvent::RelayTimeout => fetches.relay_timed_out(fetch, world),
             FetchEvent::Fails => {
-                let Fetch { by, id, .. } = fetches.fail(fetch, executors, network, world);
+                let fetch = fetches.fail(fetch, executors, network, world);
+                let Fetch { by, id, object, is_derived, .. } = fetch;
+                if is_derived {
+                    return self.no_copy_came(by, object, world);
+                }
                 let failure = FetchFailure::Unavailable;
                 self.tell(by, Event::FetchFailed { object: id, failure }, world);
+                self.wake_readers(by, object, world);
             }
         }
     }
@@ -198,7 +207,8 @@ impl SimNodes {
 
     fn fetched(&mut self, number: u32, world: &mut World) {
         let setup = world.setup;
-        let Fetch { by, id, object, is_for_task, began, from, .. } = self.fetches.end(number);
+        let Fetch { by, id, object, is_for_task, is_derived, began, from, .. } =
+            self.fetches.end(number);
         let took_us = (world.agenda.now() - began) / MICROSECOND;
         let from = match from {
             Source::Peer { .. } => Origin::Peer,
@@ -212,7 +222,11 @@ impl SimNodes {
             self.executors[by].store(object);
             world.say(SimFact::Stored { executor: by, object });
         }
+        if is_derived {
+            return self.copy_came(by, object, took_us, world);
+        }
         self.tell(by, Event::Fetched { object: id, from, took_us }, world);
+        self.wake_readers(by, object, world);
     }
 
     // ---- the decider
@@ -236,6 +250,7 @@ impl SimNodes {
         let number = |task| setup.plan.number(dispatcher, task);
         let gives_up = |task, end| SimFact::Ended { executor: by, task, ran_us: 0, end };
         match effect {
+            Effect::Fetch { object, .. } if self.is_made(by, outputs.object_of(object)) => {}
             Effect::Fetch { object, task } => {
                 let SimNodes { executors, fetches, network, .. } = self;
                 executors[by].reserve(outputs.object_of(object), setup);
@@ -255,6 +270,12 @@ impl SimNodes {
             Effect::Refuse { task, for_now, .. } => {
                 let end = if for_now { End::NoRoom } else { End::Refused };
                 world.say(gives_up(number(task), end));
+            }
+            Effect::Fail { task, object } if setup.is_copy(outputs.object_of(object)) => {
+                // It reads the source, as no executor gives the derived copy.
+                let task = number(task);
+                let sources = setup.inputs(&world.tasks[task].inputs, setup.owner(task));
+                self.tell(by, assigned(task, sources, world), world);
             }
             Effect::Fail { task, .. } => world.say(gives_up(number(task), End::Starved)),
             Effect::Kill { task } => {
@@ -284,4 +305,10 @@ impl SimNodes {
             Effect::Expected { .. } => unreachable!("no object is handed over in a simulation"),
         }
     }
+}
+
+/// A task with these objects to be staged.
+fn assigned(task: u32, inputs: Box<[(ObjectId, u64)]>, world: &World) -> Event {
+    let (task, need) = (world.tasks.id_of(task), Resources::default());
+    Event::Assigned { task, inputs, need, priority: 0 }
 }

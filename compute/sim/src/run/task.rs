@@ -5,7 +5,7 @@ use std::iter::Peekable;
 use std::ops::Index;
 
 use eyas_sched::Hint;
-use eyas_types::{Reads, TaskId};
+use eyas_types::{Origin, Reads, TaskId};
 
 use super::agenda::Agenda;
 use super::event::SimEvent;
@@ -38,6 +38,8 @@ pub(super) struct SimTask {
     is_running: bool,
     /// Sources of its inputs in this attempt.
     pub reads: Reads,
+    /// Number of inputs whose derived copies it has in this attempt.
+    pub copies: usize,
     /// The flow of the bytes that it reads or writes now.
     flow: Option<FlowId>,
     step: TaskStep,
@@ -52,6 +54,8 @@ pub(super) struct SimTask {
 /// The step that a running task is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TaskStep {
+    /// Waits for derived copies of its inputs, or makes one.
+    Deriving,
     /// Reads inputs, then computes.
     Computing,
     /// Writes outputs to persistent storage.
@@ -79,6 +83,7 @@ impl SimTask {
             started: 0,
             is_running: false,
             reads: Reads::default(),
+            copies: 0,
             flow: None,
             step: TaskStep::Computing,
             computes_ns: 0,
@@ -161,11 +166,27 @@ impl<'a> SimTasks<'a> {
         })
     }
 
-    pub fn start(&mut self, task: u32, reads: Reads, computes_ns: Ns, now: Ns) {
+    pub fn start(&mut self, task: u32, reads: Reads, now: Ns) {
         self.running += 1;
         let task = self.get_mut(task);
-        (task.started, task.is_running, task.step) = (now, true, TaskStep::Computing);
-        (task.reads, task.computes_ns) = (reads, computes_ns);
+        (task.started, task.is_running, task.step) = (now, true, TaskStep::Deriving);
+        (task.reads, task.copies) = (reads, 0);
+    }
+
+    /// The task has the next of the derived copies that it reads.
+    pub fn has_copy(&mut self, task: u32) {
+        self.get_mut(task).copies += 1;
+    }
+
+    /// The task has a derived copy that another node has sent.
+    pub fn was_sent_copy(&mut self, task: u32, bytes: u64) {
+        self.get_mut(task).reads.add(Origin::Peer, bytes);
+    }
+
+    /// The task has all that it reads, and will compute for this time.
+    pub fn reads_all(&mut self, task: u32, computes_ns: Ns) {
+        let task = self.get_mut(task);
+        (task.step, task.computes_ns) = (TaskStep::Computing, computes_ns);
     }
 
     pub fn takes_step(&mut self, task: u32, step: TaskStep) {

@@ -6,6 +6,7 @@ use super::*;
 use crate::cluster::SimStorage;
 use crate::workload::{AllPairs, Order, Zipf};
 
+mod derived;
 mod dispatchers;
 mod farm;
 mod membership;

@@ -15,9 +15,10 @@ use super::job::Plan;
 use super::metrics::SimMetrics;
 use super::object::Owner;
 use super::task::SimTasks;
+use crate::arrival::Objects;
 use crate::clock::Ns;
 use crate::cluster::{Policies, SimCluster};
-use crate::workload::Workload;
+use crate::workload::{Derivation, Workload};
 
 /// What a run is given.
 pub(super) struct Setup<'a> {
@@ -30,6 +31,8 @@ pub(super) struct Setup<'a> {
     pub caches: bool,
     /// Every node has all objects from the start.
     pub is_warm: bool,
+    /// What nodes make of objects and keep.
+    pub kept_copies: Option<Derivation>,
 }
 
 pub(super) struct World<'a> {
@@ -55,11 +58,42 @@ impl<'a> Setup<'a> {
             plan: Plan::new(cluster, policies, workload),
             caches: policies.caches(),
             is_warm: false,
+            kept_copies: workload.derivation().filter(|made| made.is_kept && policies.caches()),
         }
     }
 
     pub fn size_bytes(&self, object: u32) -> u64 {
-        self.workload.size_bytes(object)
+        match self.kept_copies {
+            Some(made) if self.is_copy(object) => made.size_bytes,
+            _ => self.workload.size_bytes(object),
+        }
+    }
+
+    /// What nodes make of objects and keep: derived copies.
+    pub fn copies(&self) -> Option<Derivation> {
+        self.kept_copies
+    }
+
+    /// The number of the derived copy of an object, if nodes keep one. Copies are numbered from the
+    /// end of all numbers.
+    pub fn copy_of(&self, object: u32) -> Option<u32> {
+        self.kept_copies.filter(|_| object < self.workload.objects()).map(|_| !object)
+    }
+
+    /// Whether an object is a derived copy. The number of its source is `!object`.
+    pub fn is_copy(&self, object: u32) -> bool {
+        self.kept_copies.is_some() && !object < self.workload.objects()
+    }
+
+    /// Objects by which a task with these inputs is placed: the inputs, and the derived copies that
+    /// it reads, in the order of their ids.
+    pub fn placed_by(&self, inputs: &[u32]) -> Objects {
+        let copies = inputs.iter().filter_map(|object| self.copy_of(*object));
+        let mut objects: Objects = inputs.iter().copied().chain(copies).collect();
+        if self.kept_copies.is_some() {
+            objects.sort_by_key(|object| self.id_of(*object));
+        }
+        objects
     }
 
     /// The id of an object that all executors share.
@@ -148,12 +182,17 @@ impl PlacementInputs for DispatcherInputs<'_, '_> {
         task: TaskId,
         inputs: Arc<[(ObjectId, u64)]>,
         _: &Jobs,
-        _: &mut Scheduler,
+        scheduler: &mut Scheduler,
     ) -> Arc<[(ObjectId, u64)]> {
         // `core/jobs` knows only the inputs that other tasks write.
         let known = inputs.len();
         let number = self.setup.plan.number(self.dispatcher, task);
-        let inputs = self.setup.inputs(&self.tasks[number].inputs, Owner::All);
+        let placed_by = self.setup.placed_by(&self.tasks[number].inputs);
+        for copy in placed_by.iter().copied().filter(|object| self.setup.is_copy(*object)) {
+            let (id, source) = (self.setup.id_of(copy), self.setup.id_of(!copy));
+            scheduler.name_copy(id, (source, None), self.setup.size_bytes(copy));
+        }
+        let inputs = self.setup.inputs(&placed_by, Owner::All);
         debug_assert!(inputs.len() >= known, "{task} reads what the workload does not say");
         inputs.into()
     }

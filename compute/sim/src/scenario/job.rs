@@ -1,4 +1,5 @@
-//! `[job]`: outputs of tasks, stages that read them, and requests of the client.
+//! `[job]`: what is made of compressed inputs, outputs of tasks, stages that read them, and requests
+//! of the client.
 
 use eyas_types::task::MAX_REPLICAS;
 use serde::Deserialize;
@@ -6,7 +7,9 @@ use serde::Deserialize;
 use super::amount::{Count, Share, Size, Time};
 use super::mistake::ScenarioMistake;
 use super::workload::MistakeAt;
-use crate::workload::{ClientRequests, KeepRule, SharedWorkload, StagedWorkload};
+use crate::workload::{
+    AdaptedWorkload, ClientRequests, Derivation, KeepRule, SharedWorkload, StagedWorkload,
+};
 
 /// Most outputs of a task.
 const MAX_OUTPUTS: u32 = 100;
@@ -17,6 +20,9 @@ const MAX_RETRIES: u32 = 1_000;
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct JobFields {
+    content_size: Option<Size>,
+    decompress: Option<Time>,
+    keep_content: Option<toml::Spanned<bool>>,
     outputs: Option<Count<MAX_OUTPUTS>>,
     output_size: Option<Size>,
     kept: Option<toml::Spanned<Count<{ MAX_REPLICAS as u32 }>>>,
@@ -33,7 +39,7 @@ impl JobFields {
     /// The workload with these outputs, stages and requests.
     pub fn job(self, workload: SharedWorkload) -> Result<SharedWorkload, MistakeAt> {
         const OUTPUTS: &str = "the number of outputs of a task";
-        let needs = |key, needed, missing| ScenarioMistake::Needs { key, needed, missing };
+        let workload = self.with_contents(workload)?;
         let tasks = workload.tasks();
         let (outputs, output_bytes) = match (self.outputs, self.output_size) {
             (Some(outputs), Some(size)) => (outputs.0, size.0),
@@ -43,7 +49,8 @@ impl JobFields {
             }
             (None, Some(_)) => return Err((None, needs("output_size", "outputs", OUTPUTS))),
         };
-        if u64::from(workload.objects()) + tasks * u64::from(outputs) > u32::MAX.into() {
+        // The contents of objects have numbers, too.
+        if 2 * u64::from(workload.objects()) + tasks * u64::from(outputs) > u32::MAX.into() {
             return Err((None, ScenarioMistake::TooManyOutputs { tasks, outputs }));
         }
         if let Some(kept) = self.kept.as_ref().filter(|_| outputs == 0) {
@@ -98,4 +105,33 @@ impl JobFields {
             StagedWorkload { workload, outputs, output_bytes, keep, stages, reads, requests };
         Ok(Box::new(staged))
     }
+
+    /// The workload, whose objects are compressed if that is said.
+    fn with_contents(&self, workload: SharedWorkload) -> Result<SharedWorkload, MistakeAt> {
+        const SIZE: &str = "the size of the content of an object";
+        let (content, takes) = match (&self.content_size, &self.decompress) {
+            (Some(content), Some(takes)) => (content, takes),
+            (Some(_), None) => {
+                let missing = "the time that decompressing an object takes";
+                return Err((None, needs("content_size", "decompress", missing)));
+            }
+            (None, Some(_)) => return Err((None, needs("decompress", "content_size", SIZE))),
+            (None, None) => {
+                return match &self.keep_content {
+                    Some(keeps) => {
+                        let why = needs("keep_content", "content_size", SIZE);
+                        Err((Some(keeps.span().start), why))
+                    }
+                    None => Ok(workload),
+                };
+            }
+        };
+        let is_kept = self.keep_content.as_ref().is_none_or(|keeps| *keeps.get_ref());
+        let derivation = Derivation { size_bytes: content.0, takes_us: takes.0, is_kept };
+        Ok(Box::new(AdaptedWorkload::derived(workload, derivation)))
+    }
+}
+
+fn needs(key: &'static str, needed: &'static str, missing: &'static str) -> ScenarioMistake {
+    ScenarioMistake::Needs { key, needed, missing }
 }

@@ -1,9 +1,9 @@
-//! Another workload with a small change: only its first tasks, or computing times that vary a
-//! little.
+//! Another workload with a small change: only its first tasks, computing times that vary a little,
+//! or compressed objects.
 
 use std::ops::Deref;
 
-use super::{ClientRequests, KeepRule, Workload};
+use super::{ClientRequests, Derivation, KeepRule, Workload};
 use crate::arrival::Arrival;
 use crate::random::Random;
 
@@ -23,6 +23,8 @@ enum Change {
     FirstTasks(u64),
     /// Computing times vary, by a seed.
     Uneven(u64),
+    /// This is made of each object.
+    Derived(Derivation),
 }
 
 impl<W: Deref<Target: Workload>> AdaptedWorkload<W> {
@@ -34,6 +36,11 @@ impl<W: Deref<Target: Workload>> AdaptedWorkload<W> {
     /// A workload whose computing times vary by up to 10 %, by a seed.
     pub fn uneven(workload: W, seed: u64) -> Self {
         AdaptedWorkload { workload, change: Change::Uneven(seed) }
+    }
+
+    /// A workload whose objects are compressed: tasks read what is made of them.
+    pub fn derived(workload: W, derivation: Derivation) -> Self {
+        AdaptedWorkload { workload, change: Change::Derived(derivation) }
     }
 }
 
@@ -50,6 +57,13 @@ impl<W: Deref<Target: Workload>> Workload for AdaptedWorkload<W> {
         self.workload.requests()
     }
 
+    fn derivation(&self) -> Option<Derivation> {
+        match self.change {
+            Change::Derived(derivation) => Some(derivation),
+            Change::FirstTasks(_) | Change::Uneven(_) => self.workload.derivation(),
+        }
+    }
+
     fn object_bytes(&self) -> u64 {
         self.workload.object_bytes()
     }
@@ -61,7 +75,7 @@ impl<W: Deref<Target: Workload>> Workload for AdaptedWorkload<W> {
     fn tasks(&self) -> u64 {
         match self.change {
             Change::FirstTasks(most) => self.workload.tasks().min(most),
-            Change::Uneven(_) => self.workload.tasks(),
+            Change::Uneven(_) | Change::Derived(_) => self.workload.tasks(),
         }
     }
 
@@ -71,6 +85,7 @@ impl<W: Deref<Target: Workload>> Workload for AdaptedWorkload<W> {
             Change::FirstTasks(most) => {
                 Box::new(arrivals.take(usize::try_from(most).unwrap_or(usize::MAX)))
             }
+            Change::Derived(_) => arrivals,
             Change::Uneven(seed) => {
                 let mut dice = Random::new(seed);
                 Box::new(arrivals.map(move |task| {

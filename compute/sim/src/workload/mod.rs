@@ -38,6 +38,19 @@ pub struct KeepRule {
     pub until_read: bool,
 }
 
+/// What a node makes of an object before tasks compute on it, such as the content of a compressed
+/// file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Derivation {
+    /// Size of what is made.
+    pub size_bytes: u64,
+    /// Time of a processor that making it takes, in microseconds.
+    pub takes_us: u64,
+    /// Whether a node makes it once and keeps it, and others may fetch it from there. If not, each
+    /// task makes its own.
+    pub is_kept: bool,
+}
+
 /// Requests of the client in addition to the submission: retries and cancels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientRequests {
@@ -64,6 +77,10 @@ impl<W: Workload + ?Sized> Workload for Box<W> {
 
     fn requests(&self) -> ClientRequests {
         (**self).requests()
+    }
+
+    fn derivation(&self) -> Option<Derivation> {
+        (**self).derivation()
     }
 
     fn object_bytes(&self) -> u64 {
@@ -101,6 +118,12 @@ pub trait Workload {
     /// Requests of the client in addition to the submission.
     fn requests(&self) -> ClientRequests {
         ClientRequests::default()
+    }
+
+    /// What is made of each object that exists from the start, if tasks do not compute on the object
+    /// itself.
+    fn derivation(&self) -> Option<Derivation> {
+        None
     }
 
     /// Size of an object in bytes; the average if sizes differ.

@@ -1,7 +1,7 @@
 //! A workload whose tasks write outputs and read outputs of earlier stages, with requests of the
 //! client.
 
-use super::{ClientRequests, KeepRule, Workload};
+use super::{ClientRequests, Derivation, KeepRule, Workload};
 use crate::arrival::{Arrival, Objects};
 
 /// Another workload, whose tasks also write outputs. The tasks are divided into consecutive stages
@@ -34,6 +34,10 @@ impl<W: Workload> StagedWorkload<W> {
 impl<W: Workload> Workload for StagedWorkload<W> {
     fn objects(&self) -> u32 {
         self.workload.objects()
+    }
+
+    fn derivation(&self) -> Option<Derivation> {
+        self.workload.derivation()
     }
 
     fn object_bytes(&self) -> u64 {

@@ -7,8 +7,9 @@
 //! again. While it is not known how long making takes, one executor makes the copy, and the others
 //! wait: that takes them at most as long as making it and fetching it, and spares their processors.
 //!
-//! If the executor that makes a copy leaves, the next of those that wait makes it. If it fails, all
-//! of them make it: the failure may be that node's, and if it is not, each of them is to say so.
+//! If the executor that makes a copy leaves, or is stopped before it has the copy, the next of those
+//! that wait makes it. If it fails, all of them make it: the failure may be that node's, and if it
+//! is not, each of them is to say so.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -139,6 +140,22 @@ impl DerivedCopies {
         effects.extend(waiting.into_iter().map(|other| derive(other, object, 0, Box::default())));
     }
 
+    /// The task for which an executor wanted a copy was stopped. If the executor was to make it, the
+    /// next of those that wait does.
+    pub fn stopped(
+        &mut self,
+        state: &mut SchedulerState,
+        executor: ExecutorId,
+        object: ObjectId,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(copy) = self.copies.get_mut(&object) else { return };
+        if copy.maker == Some(executor) {
+            return self.settle(state, executor, object, effects);
+        }
+        Self::end_request(copy, state, executor, object);
+    }
+
     /// An executor has a copy. If it waits for the copy, it need not any longer.
     pub fn stored(
         &mut self,
@@ -255,9 +272,14 @@ fn derive(
 
 /// Whether an executor that lacks an input of a task is to fetch it. A derived copy is fetched if
 /// another executor has it, this one lacks the source, and fetching it takes no longer than making
-/// it took.
+/// it took. A folder is fetched as what it is packed in.
 pub(super) fn is_fetched(state: &SchedulerState, executor: ExecutorKey, object: ObjectKey) -> bool {
-    let Some(KnownCopy { of: Some(of), made_s }) = state.catalog.copy(object) else { return true };
+    let Some(KnownCopy { of: Some(of), made_s, packed }) = state.catalog.copy(object) else {
+        return true;
+    };
+    if packed.is_some() {
+        return false;
+    }
     let source = state.catalog.find(of);
     let has_source =
         source.is_some_and(|key| state.executors[executor].replicas.contains_key(&key));

@@ -259,6 +259,7 @@ impl Replication {
             }
             CopyNews::Missing => copies.not_made(state, executor, (object, false), effects),
             CopyNews::Private => copies.not_made(state, executor, (object, true), effects),
+            CopyNews::Stopped => copies.stopped(state, executor, object, effects),
         }
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct Catalog {
 pub(crate) struct KnownCopy {
     /// The object that it is made of, if tasks were named that read the copy.
     pub of: Option<ObjectId>,
+    /// The copy in which executors give each other this one, which is a folder.
+    pub packed: Option<ObjectId>,
     /// Seconds in which an executor has made it.
     pub made_s: Option<f64>,
 }
@@ -81,13 +83,19 @@ impl Catalog {
         key
     }
 
-    /// Names a derived copy that tasks read. Returns its size if it is known; else `size_bytes`
-    /// stands for the size.
-    pub fn name_copy(&mut self, copy: ObjectId, of: ObjectId, size_bytes: u64) -> u64 {
+    /// Names a derived copy that tasks read, and for a folder the copy in which it is given. Returns
+    /// its size if it is known; else `size_bytes` stands for the size.
+    pub fn name_copy(
+        &mut self,
+        copy: ObjectId,
+        (of, packed): (ObjectId, Option<ObjectId>),
+        size_bytes: u64,
+    ) -> u64 {
         let known = self.find(copy).map(|key| self.size_bytes(key));
         let size_bytes = known.unwrap_or(size_bytes);
         let key = self.key_for_replica(copy, size_bytes);
-        self.copies.entry(key).or_default().of = Some(of);
+        let known = self.copies.entry(key).or_default();
+        (known.of, known.packed) = (Some(of), packed);
         size_bytes
     }
 

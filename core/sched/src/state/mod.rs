@@ -224,15 +224,23 @@ impl SchedulerState {
     }
 
     /// Of these objects, the inputs of a task, those that an executor need not have because it has
-    /// what was made of them, in order.
+    /// what was made of them, in order. One that has a folder does not need the folder packed, and
+    /// one that has it packed unpacks it.
     pub fn covered(&self, executor: ExecutorKey, inputs: &[ObjectKey]) -> Vec<ObjectKey> {
         if !self.catalog.has_copies() {
             return Vec::new();
         }
         let replicas = &self.executors[executor].replicas;
-        let held = inputs.iter().filter(|input| replicas.contains_key(*input));
-        let sources = held.filter_map(|input| self.catalog.copy(*input)?.of);
-        let mut covered: Vec<_> = sources.filter_map(|id| self.catalog.find(id)).collect();
+        let mut covered = Vec::new();
+        for input in inputs {
+            let Some(KnownCopy { of, packed, .. }) = self.catalog.copy(*input) else { continue };
+            let packed = packed.and_then(|id| self.catalog.find(id));
+            if replicas.contains_key(input) {
+                covered.extend(packed.into_iter().chain(of.and_then(|id| self.catalog.find(id))));
+            } else if packed.is_some_and(|packed| replicas.contains_key(&packed)) {
+                covered.push(*input);
+            }
+        }
         covered.sort_unstable();
         covered
     }
@@ -544,7 +552,12 @@ impl SchedulerState {
                 }
             };
             let from_peer = givers.map(seconds_from).min_by(f64::total_cmp);
-            if let Some(KnownCopy { made_s, .. }) = self.catalog.copy(object) {
+            if let Some(KnownCopy { made_s, packed, .. }) = self.catalog.copy(object) {
+                let packed = packed.and_then(|id| self.catalog.find(id));
+                if packed.is_some_and(|packed| !self.catalog[packed].holders.is_empty()) {
+                    // It counts as what it is packed in.
+                    continue;
+                }
                 // The executor makes it or fetches it, whichever is sooner.
                 seconds += made_s.into_iter().chain(from_peer).reduce(f64::min).unwrap_or(0.0);
                 continue;

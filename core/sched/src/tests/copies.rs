@@ -114,6 +114,22 @@ fn those_that_wait_for_an_executor_that_leaves_wait_for_the_next() {
 }
 
 #[test]
+fn if_the_maker_is_stopped_only_the_next_makes_the_copy() {
+    let mut scheduler = waiting(4);
+    let mut stopped = |id| told(&scheduler.report_copy(id, 1, CopyNews::Stopped));
+    assert_eq!(stopped(3), Told::default(), "it has waited, and others still do");
+    assert_eq!(stopped(1), makes(&[2]));
+    assert_eq!(stopped(1), Told::default(), "it makes the copy no longer");
+    assert_eq!(stopped(2), makes(&[4]));
+    // One that asks again waits like any other.
+    assert_eq!(scheduler.want_copy(1), Told::default());
+    assert_eq!(scheduler.make_copy(4, 5_000_000).fetches, [(1, vec![4])]);
+    // The task of one that fetches the copy is stopped: the copy may not come.
+    let stopped = scheduler.report_copy(1, 1, CopyNews::Stopped);
+    assert_eq!(told(&stopped), Told::default());
+}
+
+#[test]
 fn where_an_executor_fails_the_others_make_the_copy_themselves() {
     let mut scheduler = waiting(3);
     assert_eq!(scheduler.no_copy(2, false), Told::default(), "it waits no longer");
@@ -161,10 +177,13 @@ fn copies_do_not_cross_sites_and_those_that_are_gone_are_forgotten() {
 
 /// Names object 2 as what is made of object 1, and submits a task that reads it.
 fn submit_reader(scheduler: &mut Scheduler, index: u32) -> (u32, Vec<(u32, Vec<u32>)>) {
-    let size_bytes = scheduler.name_copy(object(2), object(1), 1_000_000);
+    let size_bytes = scheduler.name_copy(object(2), (object(1), None), 1_000_000);
     let inputs = [(object(1), 1_000_000), (object(2), size_bytes)].into();
-    let task = task(index);
-    let effects = scheduler.run(Event::TaskReady { task, inputs, need: Need::default() });
+    assigned(scheduler.run(Event::TaskReady { task: task(index), inputs, need: Need::default() }))
+}
+
+/// The executor that was assigned a task, and the hints: inputs and their holders.
+fn assigned(effects: Vec<Effect>) -> (u32, Vec<(u32, Vec<u32>)>) {
     let [Effect::Command(PlacementCommand::Assign { executor, hints, .. })] = &effects[..] else {
         panic!("{effects:?}")
     };
@@ -229,4 +248,43 @@ fn an_executor_with_the_source_is_not_told_to_fetch_the_copy() {
     has_source(&mut scheduler, 2);
     // It asks before it makes the copy.
     assert_eq!(submit_reader(&mut scheduler, 2), (2, vec![]));
+}
+
+/// Submits a task that reads a folder (object 2), which is made of object 1, and is given as object
+/// 3.
+fn submit_reader_of_folder(scheduler: &mut Scheduler, index: u32) -> (u32, Vec<(u32, Vec<u32>)>) {
+    let folder_bytes = scheduler.name_copy(object(2), (object(1), Some(object(3))), 1_000_000);
+    let packed_bytes = scheduler.name_copy(object(3), (object(1), None), 0);
+    let inputs =
+        [(object(1), 1_000_000), (object(2), folder_bytes), (object(3), packed_bytes)].into();
+    assigned(scheduler.run(Event::TaskReady { task: task(index), inputs, need: Need::default() }))
+}
+
+#[test]
+fn an_executor_without_the_source_of_a_folder_fetches_the_folder_packed() {
+    let mut scheduler = with_executors(1);
+    has_source(&mut scheduler, 1);
+    has_made(&mut scheduler, 1, 9_000_000);
+    let packed = CopyNews::Made { size_bytes: 2_000_000, took_us: 9_000_000 };
+    assert_eq!(scheduler.report_copy(1, 3, packed), []);
+    assert_eq!(submit_reader_of_folder(&mut scheduler, 1), (1, vec![]));
+    scheduler.join(2, 1);
+    let (executor, hints) = submit_reader_of_folder(&mut scheduler, 2);
+    assert_eq!((executor, hints), (2, vec![(0, vec![1]), (2, vec![1])]));
+    // One that has the folder needs neither, and one that has it packed unpacks it.
+    for (id, held) in [(3, 2), (4, 3)] {
+        scheduler.join(id, 1);
+        let (executor, size_bytes) = (ExecutorId(id), 2_000_000);
+        scheduler.run(Event::Stored { executor, object: object(held), size_bytes });
+        assert_eq!(submit_reader_of_folder(&mut scheduler, id), (id, vec![]));
+        assert_eq!(scheduler.estimate_of(task(id)).unwrap().transfer_us, 0);
+    }
+    // A folder that executors do not give each other is made.
+    scheduler.join(5, 1);
+    let executor = ExecutorId(5);
+    (1..=4).for_each(|id| {
+        _ = scheduler.run(Event::Evicted { executor: ExecutorId(id), object: object(3) })
+    });
+    let (reader, hints) = submit_reader_of_folder(&mut scheduler, 5);
+    assert_eq!((reader, hints.len(), hints[0].0), (executor.0, 1, 0), "of the source");
 }

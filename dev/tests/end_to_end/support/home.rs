@@ -19,6 +19,8 @@ use super::{Network, binary, process, wait_until};
 pub struct Home {
     folder: TempDir,
     network: Option<Network>,
+    /// Environment variables of its commands.
+    variables: Vec<(String, String)>,
 }
 
 /// Exit code and output of a command.
@@ -36,7 +38,7 @@ impl Home {
         // Some tests access the folder as another user.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))
             .expect("our own folder");
-        let home = Home { folder, network: None };
+        let home = Home { folder, network: None, variables: Vec::new() };
         for folder in [home.path("home"), home.path("tmp"), home.work()] {
             fs::create_dir(folder).expect("a new folder");
         }
@@ -48,6 +50,11 @@ impl Home {
         let mut home = Home::new();
         home.network = Some(network);
         home
+    }
+
+    /// Sets an environment variable of its commands, and of the processes that they start.
+    pub fn set_variable(&mut self, name: &str, value: &str) {
+        self.variables.push((name.to_owned(), value.to_owned()));
     }
 
     /// The network of this home.
@@ -108,6 +115,7 @@ impl Home {
         program.args(words).current_dir(self.work()).stdin(Stdio::null());
         program.env("EYAS_HOME", self.path("home")).env("TMPDIR", self.path("tmp"));
         program.env("EYAS_CHECK_JOURNAL", self.path("journal-differs"));
+        program.envs(self.variables.iter().map(|(name, value)| (name, value)));
         program.env_remove("EYAS_CLUSTER").env_remove("EYAS_ACCESS").env_remove("EYAS_LOG");
         program
     }

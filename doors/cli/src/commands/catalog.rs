@@ -6,14 +6,15 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use eyas_client::messages::{FromClient, ToClient};
-use eyas_client::types::named::{
-    InvalidNameEntry, NAMED, check_name, check_place, name_in, on_disk_of,
-};
+use eyas_client::types::named::{InvalidNameEntry, NAMED, check_name};
 use eyas_client::types::object::is_kept_name;
 use eyas_client::types::units::{format_count, parse_bytes};
 use eyas_client::types::{Name, NameChange, ObjectId, Sha256};
 use eyas_client::view::ObjectView;
-use eyas_client::{Client, Draft, FileNamesError, ListLine, change_names, find_names, lines_of};
+use eyas_client::{
+    Client, Draft, FileNamesError, ListLine, bare_name, change_names, find_names, lines_of,
+    url_of_place,
+};
 use eyas_store::{name_of, path_of, url_of};
 use serde::Deserialize;
 
@@ -88,7 +89,7 @@ pub(crate) async fn catalog(
         CatalogCommand::Show { object } => show_object(object, global).await,
         CatalogCommand::Register { name, places, size, sha256 } => {
             let places = places.iter().map(url_of_place).collect::<Result<_, _>>()?;
-            let name = without_scheme(&name);
+            let name = bare_name(&name);
             let change =
                 NameChange::Register { name: name.clone(), places, size_bytes: size, sha256 };
             change_one_name(change, global).await?;
@@ -96,7 +97,7 @@ pub(crate) async fn catalog(
         }
         CatalogCommand::Unregister { name, places } => {
             let places = places.iter().map(url_of_place).collect::<Result<_, _>>()?;
-            let name = without_scheme(&name);
+            let name = bare_name(&name);
             let change = NameChange::Unregister { name: name.clone(), places };
             change_one_name(change, global).await?;
             done(&format!("{NAMED}{name} is unregistered."), global)
@@ -121,7 +122,7 @@ fn done(what: &str, global: &GlobalArgs) -> Result<ExitCode, CliError> {
 }
 
 async fn query(pattern: Option<Name>, global: &GlobalArgs) -> Result<ExitCode, CliError> {
-    let pattern = pattern.as_ref().map(without_scheme);
+    let pattern = pattern.as_ref().map(bare_name);
     let found = find_names(&mut connect(global).await?, pattern.as_ref()).await?;
     if let (Some(name), true) = (&pattern, found.is_empty()) {
         return Err(format!(
@@ -183,7 +184,7 @@ fn change_of(line: &Name) -> Result<Option<NameChange>, CliError> {
     } else {
         words_of_line(line)?
     };
-    let name = without_scheme(&read.name);
+    let name = bare_name(&read.name);
     check_name(&name)?;
     let places = read.places.iter().map(url_of_place).collect::<Result<Vec<_>, _>>()?;
     if places.is_empty() {
@@ -208,37 +209,6 @@ fn words_of_line(line: &[u8]) -> Result<NameLine, CliError> {
         }
     }
     Ok(read)
-}
-
-/// The name, which may be written as the source of an input.
-fn without_scheme(name: &Name) -> Name {
-    name_in(name).map_or_else(|| name.clone(), Name::from)
-}
-
-/// The URL of a place. A path begins at the current folder.
-fn url_of_place(place: &Name) -> Result<Name, CliError> {
-    let url = if let Some(url) = on_disk_of_node(place) {
-        url
-    } else if place.is_url() {
-        place.clone()
-    } else {
-        let path: PathBuf = std::env::current_dir()?.join(path_of(place)).components().collect();
-        url_of(&name_of(path))?
-    };
-    check_place(&url)?;
-    match on_disk_of(&url) {
-        Some(_) => Ok(url),
-        None => Ok(url_of(&url)?),
-    }
-}
-
-/// The URL of `NODE:/PATH`, a file on the own disk of a node.
-fn on_disk_of_node(place: &Name) -> Option<Name> {
-    let (node, path) = place.split_at(place.iter().position(|byte| *byte == b':')?);
-    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
-    let is_path = path.starts_with(b":/") && !path.starts_with(b"://");
-    (is_path && !node.is_empty() && node.iter().all(is_name))
-        .then(|| Name::concat(&[b"file://", node, &path[1..]]))
 }
 
 async fn show_object(object: Name, global: &GlobalArgs) -> Result<ExitCode, CliError> {

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .._clusters.local import Cluster
     from ..fs import EyasFileSystem
     from .blocks import ChunkMemory, Piece
+    from .catalog import Catalog
     from .commands import Completed
 
 _T = TypeVar("_T")
@@ -566,6 +567,13 @@ class Executor(SeenExecutor):
         return EyasFileSystem(
             **{name: value for name, value in self._cluster.items() if value is not None}
         )
+
+    @property
+    def catalog(self) -> Catalog:
+        """The names of files that lie at several places."""
+        from .catalog import Catalog
+
+        return Catalog(self._cluster)
 
     def push(self, *files: File | str | os.PathLike[str], to: Sequence[str] = ()) -> dict[str, Any]:
         """Copy files to nodes before calls need them, and wait for that. Each node passes on what

@@ -152,7 +152,11 @@ impl Dispatchers<'_> {
             Command::Verify { executor, object } => {
                 (executor, ExecutorEvent::Verify { object: plan.outputs.object_of(object) })
             }
-            Command::Derive { .. } => unreachable!("simulated executors derive nothing"),
+            Command::Derive { executor, object, holders, .. } => {
+                let copy = plan.outputs.object_of(object);
+                world.holds.insert(executor.0, copy, holders);
+                (executor, ExecutorEvent::Derive { copy })
+            }
             Command::Pushed { push } => {
                 self.pushed(world);
                 return self.pass_to_scheduler(number, Event::PushEnded { push }, world);

@@ -61,6 +61,9 @@ impl Dispatchers<'_> {
             SimFact::Evicted { executor, object } => {
                 Event::Evicted { executor: ExecutorId(executor), object: setup.id_of(object) }
             }
+            SimFact::Copy { executor, object, news } => {
+                Event::Copy { executor: ExecutorId(executor), object: setup.id_of(object), news }
+            }
             SimFact::Staging { executor, lent_milli, light_bytes } => Event::Staging {
                 executor: ExecutorId(executor),
                 lent_milli: lent_milli.into(),

@@ -10,24 +10,36 @@ use crate::flows::LinkId;
 use crate::run::event::{End, ExecutorEvent, SimEvent, SimFact};
 use crate::run::network::Tag;
 use crate::run::task::{SimTask, TaskStep};
-use crate::run::world::World;
+use crate::run::world::{Setup, World};
 
 impl SimNodes {
-    /// Starts a task: it reads cached inputs from memory and the others from disk, then computes.
+    /// Starts a task: it makes or gets the derived copies of its inputs that its node lacks.
     pub(super) fn start(&mut self, number: u32, reads: Reads, world: &mut World) {
+        self.executors[world.tasks[number].executor].begin_task(world.setup.cluster);
+        world.tasks.start(number, reads, world.agenda.now());
+        world.metrics.started(reads);
+        self.derive_next(number, world);
+    }
+
+    /// A task has all that it reads: cached inputs are read from memory and the others from disk.
+    /// Then the task computes.
+    pub(super) fn read_inputs(&mut self, number: u32, world: &mut World) {
         let setup = world.setup;
         let task = &world.tasks[number];
         let disk = self.network.disk_read(self.executors.machine_of(task.executor));
         let disk = disk.filter(|_| setup.caches || setup.is_warm);
         let executor = &mut self.executors[task.executor];
-        executor.begin_task(setup.cluster);
-        let is_on_disk = |object: &&u32| disk.is_some() && !executor.touch(**object);
-        let on_disk = task.inputs.iter().filter(is_on_disk);
-        let from_disk = on_disk.map(|object| setup.size_bytes(*object)).sum::<u64>();
-        let from_memory_s = (reads.bytes() - from_disk) as f64 / setup.cluster.memory_bytes_per_s;
-        let computes_ns = task.compute_us * MICROSECOND + (from_memory_s * 1e9) as Ns;
-        world.tasks.start(number, reads, computes_ns, world.agenda.now());
-        world.metrics.started(reads);
+        let read = task.inputs.iter().map(|object| setup.copy_of(*object).unwrap_or(*object));
+        let (mut from_disk, mut bytes) = (0, 0);
+        for object in read {
+            bytes += setup.size_bytes(object);
+            if disk.is_some() && !executor.touch(object) {
+                from_disk += setup.size_bytes(object);
+            }
+        }
+        let from_memory_s = (bytes - from_disk) as f64 / setup.cluster.memory_bytes_per_s;
+        let computes_us = task.compute_us + made_by_task_us(setup, task);
+        world.tasks.reads_all(number, computes_us * MICROSECOND + (from_memory_s * 1e9) as Ns);
         match disk {
             Some(disk) if from_disk > 0 => self.begin_flow(number, from_disk, &[disk], world),
             _ => has_read(number, world),
@@ -42,6 +54,7 @@ impl SimNodes {
     /// The bytes that a task reads or writes have arrived.
     pub(super) fn flow_of_task_ended(&mut self, number: u32, world: &mut World) {
         match world.tasks.flow_ends(number) {
+            TaskStep::Deriving => unreachable!("no bytes of the task flow"),
             TaskStep::Computing => has_read(number, world),
             TaskStep::Delivering => self.keep(number, world),
             TaskStep::Keeping => self.delivered(number, world),
@@ -135,8 +148,17 @@ impl SimNodes {
         if let Some(flow) = world.tasks.stop_flow(number) {
             self.network.stop(world.agenda.now(), flow);
         }
+        let copies = self.makings_of(executor, (number, attempt));
         self.end_try(executor, number, End::Killed, world);
+        copies.into_iter().for_each(|copy| self.stopped(executor, copy, world));
     }
+}
+
+/// Time in which a task makes, for itself alone, what it reads of its inputs, microseconds.
+fn made_by_task_us(setup: &Setup, task: &SimTask) -> u64 {
+    let made = setup.workload.derivation().filter(|_| setup.copies().is_none());
+    let count = task.inputs.iter().filter(|object| **object < setup.workload.objects()).count();
+    made.map_or(0, |made| made.takes_us * count as u64)
 }
 
 /// A task has read its inputs, and computes.

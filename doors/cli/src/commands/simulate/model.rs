@@ -146,6 +146,14 @@ impl ModelArgs {
         let (cluster, demand) = match &self.file {
             Some(file) => {
                 let Scenario { cluster, policies, workload, .. } = Scenario::read(file)?;
+                if workload.derivation().is_some() {
+                    return Err(
+                        "the abstract model has no compressed objects: take content_size, \
+                                decompress and keep_content out of [job], or use `eyas simulate \
+                                run`"
+                            .into(),
+                    );
+                }
                 (cluster, Demand::of(&*workload, &policies))
             }
             None => defaults(),

@@ -60,6 +60,7 @@ impl<'a> Row<'a> {
             ("cancelled_tasks", outcome.cancelled.into()),
             ("retried", outcome.retried.into()),
             ("recomputed", outcome.recomputed.into()),
+            ("contents_made", outcome.copies_made.into()),
             ("time_s", json!(outcome.makespan_s())),
             ("bound_s", json!(bound_ns as f64 / 1e9)),
             ("speedup", json!(metrics.speedup)),
