@@ -165,7 +165,9 @@ def chunks_by_address(cluster: Cluster) -> dict[str, tuple[int, int]]:
 
 def last_stored_s(bed: Testbed, nodes: list[str]) -> float:
     """Time at which the last object arrived in one of their stores, by the machine's clock."""
-    stores = [bed.folder / "nodes" / node / "eyas" / "store" for node in nodes]
+    stores = (
+        store for node in nodes for store in (bed.folder / "nodes" / node).glob("eyas-*/store")
+    )
     return max(
         file.stat().st_ctime for store in stores for file in store.rglob("*") if file.is_file()
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -20,7 +21,9 @@ from testbed import Testbed, TestbedError
 PROJECT = Path(__file__).resolve().parent.parent.parent
 NAME = "testbed"
 PORT = 7400
-START_S, JOB_S = 60, 900
+START_S, JOB_S = 60, 3600
+# Numbers of clusters. A mount may still remember the folder of a node that an earlier one had.
+NUMBERS = itertools.count(1)
 
 
 def eyas() -> str:
@@ -88,9 +91,11 @@ class Cluster:
                 "head", ["start", "dispatcher", *listen], "dispatcher.log", stdout=subprocess.PIPE
             )
             self._wait_for_dispatcher()
+            number = next(NUMBERS)
             for node in self.nodes:
-                folder = self.bed.folder / "nodes" / node / "eyas"
-                shutil.rmtree(folder, ignore_errors=True)
+                for old in (self.bed.folder / "nodes" / node).glob("eyas-*"):
+                    shutil.rmtree(old, ignore_errors=True)
+                folder = self.bed.folder / "nodes" / node / f"eyas-{number}"
                 words = [
                     "start",
                     "executor",

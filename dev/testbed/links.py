@@ -44,7 +44,11 @@ def addresses(nodes: int) -> dict[str, str]:
 
 
 def connect(
-    holder: Callable[[str], int], addresses: dict[str, str], rate: int, store_rate: int
+    holder: Callable[[str], int],
+    addresses: dict[str, str],
+    rate: int,
+    store_rate: int,
+    head_rate: int,
 ) -> None:
     """Connects all nodes, whose namespaces these processes hold."""
     switch = holder("switch")
@@ -57,7 +61,8 @@ def connect(
             there = fair("eth0", store_rate, rate, addresses, "dst")
             back = fair("v-store", store_rate, rate, addresses, "src")
         else:
-            there, back = plain("eth0", rate), plain(f"v-{name}", rate)
+            own_rate = head_rate if name == "head" else rate
+            there, back = plain("eth0", own_rate), plain(f"v-{name}", own_rate)
         own = ["ip link set lo up", f"ip addr add {address}/24 dev eth0", "ip link set eth0 up"]
         inside(
             node, ["sysctl -qw net.ipv6.conf.all.disable_ipv6=1 2>/dev/null || true", *own, *there]

@@ -117,15 +117,27 @@ class Testbed:
         self.mount = self.folder / "mnt"  # where nodes see the shared files
         self.shared = self.folder / "shared"  # where they lie; not to be read from there by a node
         self.mark = f"{MARK}={self.folder}"
+        self.held: list[subprocess.Popen[bytes]] = []
 
     # ---- up and down
 
-    def up(self, nodes: int, link: str, store_link: str, page_cache: bool = False) -> None:
-        """Creates everything. Raises TestbedError, after which nothing is left."""
+    def up(
+        self,
+        nodes: int,
+        link: str,
+        store_link: str,
+        page_cache: bool = False,
+        head_link: str = "",
+        shares: bool = True,
+    ) -> None:
+        """Creates everything. Raises TestbedError, after which nothing is left. Without `shares`,
+        no node sees the shared files until the caller mounts them.
+        """
         check_needs()
         if not 1 <= nodes <= MAX_NODES:
             raise TestbedError(f"{nodes} nodes: there may be 1 to {MAX_NODES}")
-        rates = {"link": links.bits_per_s(link), "store": links.bits_per_s(store_link)}
+        texts = (link, store_link, head_link or link)
+        rates = [links.bits_per_s(text) for text in texts]
         self.down()
         for part in ("nodes", "mnt", "shared", "pids", "log"):
             (self.folder / part).mkdir(parents=True)
@@ -138,8 +150,9 @@ class Testbed:
                 (self.folder / "nodes" / name).mkdir()
                 self._hold(name)
                 self.check(name, ["mount", "--bind", self.folder / "hosts", "/etc/hosts"])
-            links.connect(self.holder, addresses, rates["link"], rates["store"])
-            self._share(addresses, page_cache)
+            links.connect(self.holder, addresses, *rates)
+            if shares:
+                self._share(addresses, page_cache)
         except BaseException:
             self.down()
             raise
@@ -243,6 +256,11 @@ class Testbed:
             (self.shared / folder / names[-1]).write_bytes(content)
         return [self.mount / folder / name for name in names]
 
+    def forget(self, *folders: str) -> None:
+        """Removes folders of the shared files."""
+        for folder in folders:
+            shutil.rmtree(self.shared / folder)
+
     def words(self, node: str, command: Sequence[object]) -> list[str]:
         """Command to run outside so that `command` runs in the node."""
         enter = ["nsenter", f"--target={self.holder(node)}", "--net", "--mount", "--uts", "--pid"]
@@ -261,6 +279,14 @@ class Testbed:
         with (self.folder / "log" / log).open("ab") as file:
             options = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file, **options}
             return subprocess.Popen(words, start_new_session=True, **options)
+
+    def hold(self, node: str, command: Sequence[object], log: str) -> subprocess.Popen[bytes]:
+        """Starts a command in a node that serves until its standard input ends, which is when the
+        caller or the testbed ends.
+        """
+        process = self.start(node, command, log, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.held.append(process)
+        return process
 
     def check(self, node: str, command: Sequence[object], timeout_s: float = DEADLINE_S) -> str:
         """Runs a command in a node to its end. Returns its output; raises TestbedError if

@@ -17,6 +17,12 @@ experiment() {
     build
     EYAS_BIN=${CARGO_TARGET_DIR:-target}/release/eyas "dev/experiments/$@"
 }
+throughput() {
+    cargo build --locked --release -p eyas-cli -p eyas-dev --bins
+    EYAS_BIN=${CARGO_TARGET_DIR:-target}/release/eyas \
+        SLOW_DISK_BIN=${CARGO_TARGET_DIR:-target}/release/slow-disk \
+        dev/experiments/data_throughput.py --figures "$1"
+}
 eyas() {
     build
     "${CARGO_TARGET_DIR:-target}/release/eyas" "$@"
@@ -25,7 +31,8 @@ eyas() {
 case "$paper $figure" in
     'data-diffusion 3') eyas simulate index ;;
     'data-diffusion 6') cargo bench --locked -p eyas-dev --bench caching ;;
-    'data-diffusion 12' | 'data-diffusion 13' | 'data-diffusion 14') experiment placement.py ;;
+    'data-diffusion '[7-9] | 'data-diffusion '1[01]) throughput 7 ;;
+    'data-diffusion '1[2-4]) throughput "$figure" ;;
     'data-diffusion 15')
         for policy in fa mch mcu gcc cost; do farm --only figure-15 --policy "$policy"; done
         ;;

@@ -96,6 +96,8 @@ experiments! {
     small_files: "small_files.py", true;
     #[ignore = "takes over 20 s: make soak"]
     distribution: "distribute.py", has_testbed();
+    #[ignore = "takes over 20 s: make soak"]
+    data_throughput: "data_throughput.py", has_testbed();
     derived_inputs: "derived_inputs.py", true;
     fan_in: "fan_in.py", true;
     growth: "growth.py", true;

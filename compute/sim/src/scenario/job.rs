@@ -1,5 +1,5 @@
-//! `[job]`: what is made of compressed inputs, outputs of tasks, stages that read them, and requests
-//! of the client.
+//! `[job]`: what is made of compressed inputs, outputs of tasks, stages that read them, and
+//! requests of the client.
 
 use eyas_types::task::MAX_REPLICAS;
 use serde::Deserialize;

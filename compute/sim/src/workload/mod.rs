@@ -120,8 +120,8 @@ pub trait Workload {
         ClientRequests::default()
     }
 
-    /// What is made of each object that exists from the start, if tasks do not compute on the object
-    /// itself.
+    /// What is made of each object that exists from the start, if tasks do not compute on the
+    /// object itself.
     fn derivation(&self) -> Option<Derivation> {
         None
     }

@@ -7,9 +7,9 @@
 //! again. While it is not known how long making takes, one executor makes the copy, and the others
 //! wait: that takes them at most as long as making it and fetching it, and spares their processors.
 //!
-//! If the executor that makes a copy leaves, or is stopped before it has the copy, the next of those
-//! that wait makes it. If it fails, all of them make it: the failure may be that node's, and if it
-//! is not, each of them is to say so.
+//! If the executor that makes a copy leaves, or is stopped before it has the copy, the next of
+//! those that wait makes it. If it fails, all of them make it: the failure may be that node's, and
+//! if it is not, each of them is to say so.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -140,8 +140,8 @@ impl DerivedCopies {
         effects.extend(waiting.into_iter().map(|other| derive(other, object, 0, Box::default())));
     }
 
-    /// The task for which an executor wanted a copy was stopped. If the executor was to make it, the
-    /// next of those that wait does.
+    /// The task for which an executor wanted a copy was stopped. If the executor was to make it,
+    /// the next of those that wait does.
     pub fn stopped(
         &mut self,
         state: &mut SchedulerState,

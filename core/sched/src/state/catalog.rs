@@ -83,8 +83,8 @@ impl Catalog {
         key
     }
 
-    /// Names a derived copy that tasks read, and for a folder the copy in which it is given. Returns
-    /// its size if it is known; else `size_bytes` stands for the size.
+    /// Names a derived copy that tasks read, and for a folder the copy in which it is given.
+    /// Returns its size if it is known; else `size_bytes` stands for the size.
     pub fn name_copy(
         &mut self,
         copy: ObjectId,

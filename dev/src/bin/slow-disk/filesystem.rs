@@ -1,4 +1,5 @@
-//! The file system's answers to the kernel: metadata at once, data when the disk is done.
+//! The file system's answers to the kernel: metadata at once, data and changes of folders when the
+//! disk is done.
 //!
 //! Operations that are missing here are handled by the kernel: locks, holes (it reports none),
 //! copies (by reading and writing). After the first refusal it knows that there are no extended
@@ -84,6 +85,14 @@ impl SlowFiles {
         let done_ns = if request.bytes == 0 { now_ns } else { self.disk.serve(now_ns, request)? };
         self.answers.at(done_ns + self.latency_ns, answer);
         Ok(())
+    }
+
+    /// Answers a change of a folder when the disk has done it.
+    fn after_change(&self, answer: impl FnOnce() + Send + 'static) {
+        // If the answer is dropped, the library reports an I/O error, which is correct.
+        if let Ok(done_ns) = self.disk.change(now_ns()) {
+            self.answers.at(done_ns + self.latency_ns, answer);
+        }
     }
 
     fn remember(&self, file: File) -> FileHandle {
@@ -182,7 +191,8 @@ impl Filesystem for SlowFiles {
         device: u32,
         reply: ReplyEntry,
     ) {
-        entry(self.tree.make_node(asks, folder, name, mode, device), reply);
+        let done = self.tree.make_node(asks, folder, name, mode, device);
+        self.after_change(move || entry(done, reply));
     }
 
     fn mkdir(
@@ -194,7 +204,8 @@ impl Filesystem for SlowFiles {
         _: u32,
         reply: ReplyEntry,
     ) {
-        entry(self.tree.make_folder(asks, folder, name, mode), reply);
+        let done = self.tree.make_folder(asks, folder, name, mode);
+        self.after_change(move || entry(done, reply));
     }
 
     fn symlink(
@@ -205,19 +216,23 @@ impl Filesystem for SlowFiles {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        entry(self.tree.make_symlink(asks, folder, name, target), reply);
+        let done = self.tree.make_symlink(asks, folder, name, target);
+        self.after_change(move || entry(done, reply));
     }
 
     fn link(&self, _: &Request, number: INodeNo, folder: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        entry(self.tree.make_link(number, folder, name), reply);
+        let done = self.tree.make_link(number, folder, name);
+        self.after_change(move || entry(done, reply));
     }
 
     fn unlink(&self, _: &Request, folder: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        empty(self.tree.remove(folder, name, AtFlags::empty()), reply);
+        let done = self.tree.remove(folder, name, AtFlags::empty());
+        self.after_change(move || empty(done, reply));
     }
 
     fn rmdir(&self, _: &Request, folder: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        empty(self.tree.remove(folder, name, AtFlags::REMOVEDIR), reply);
+        let done = self.tree.remove(folder, name, AtFlags::REMOVEDIR);
+        self.after_change(move || empty(done, reply));
     }
 
     fn rename(
@@ -230,7 +245,8 @@ impl Filesystem for SlowFiles {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        empty(self.tree.rename((folder, name), (new_folder, new_name), flags.bits()), reply);
+        let done = self.tree.rename((folder, name), (new_folder, new_name), flags.bits());
+        self.after_change(move || empty(done, reply));
     }
 
     fn open(&self, _: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -250,9 +266,13 @@ impl Filesystem for SlowFiles {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        let opened = self.opened;
         match self.tree.create(asks, folder, name, mode, flags) {
             Ok((made, file)) => {
-                reply.created(&REMEMBERED, &made, Generation(0), self.remember(file), self.opened)
+                let handle = self.remember(file);
+                self.after_change(move || {
+                    reply.created(&REMEMBERED, &made, Generation(0), handle, opened);
+                });
             }
             Err(error) => reply.error(errno(error)),
         }

@@ -16,7 +16,7 @@
 //! Nth stripe of a file. A mount behaves much like an NFS mount: the node's kernel caches
 //! pages, reads ahead, and drops cached pages of a file whose size or time has changed, which it
 //! checks every few seconds. Writes go through to the disk. Locks are local to a mount. Metadata
-//! operations take no time.
+//! operations take no time, but for changes of folders with `--change-ms`.
 //!
 //! It serves until its standard input ends or it is unmounted. It needs Linux, root and
 //! `/dev/fuse`, but not libfuse.
@@ -87,6 +87,15 @@ struct Mount {
     /// Transfer rate; 0: unlimited
     #[arg(long, default_value_t = 150.0)]
     megabytes_per_second: f64,
+    /// Transfer rate of writes; 0: unlimited [default: that of reads]
+    #[arg(long)]
+    write_megabytes_per_second: Option<f64>,
+    /// Milliseconds that a request costs in addition that begins at the first byte of a file
+    #[arg(long, default_value_t = 0.0)]
+    open_ms: f64,
+    /// Milliseconds of each change of a folder; the disk does one at a time
+    #[arg(long, default_value_t = 0.0)]
+    change_ms: f64,
     /// Requests a second; 0: unlimited
     #[arg(long, default_value_t = 0.0)]
     iops: f64,
@@ -138,10 +147,15 @@ fn main() -> ExitCode {
 
 /// Mounts, prints `ready`, and serves until standard input ends or the file system is unmounted.
 fn serve(asked: &Mount) -> io::Result<()> {
+    let rate = asked.megabytes_per_second;
+    let written = asked.write_megabytes_per_second.unwrap_or(rate);
     let costs = Costs {
         rates: Rates {
             stripe_bytes: asked.stripe_bytes,
-            ..Rates::new(asked.seek_ms, asked.megabytes_per_second, asked.iops, asked.channels)
+            written_bytes_per_s: (written * 1e6) as u64,
+            open_ns: (asked.open_ms * 1e6) as u64,
+            change_ns: (asked.change_ms * 1e6) as u64,
+            ..Rates::new(asked.seek_ms, rate, asked.iops, asked.channels)
         },
         memory_sets: memory::sets(asked.memory_megabytes * 1_000_000),
         memory_bytes_per_s: (asked.memory_megabytes_per_second * 1e6) as u64,

@@ -8,12 +8,21 @@
 //! A disk with several channels is like several disks with the same files: a request goes to the
 //! channel that is free first. If files are striped, each channel has its stripes only, and a
 //! request is done when all channels have served their parts of it.
+//!
+//! Changes of folders are served one at a time, apart from the channels: by one server of metadata,
+//! which holds a folder's lock.
 
 /// Costs of the disk. A rate of 0 is unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
     pub seek_ns: u64,
     pub bytes_per_s: u64,
+    /// Rate of writes.
+    pub written_bytes_per_s: u64,
+    /// What a request costs in addition that begins at the first byte of a file: finding the file.
+    pub open_ns: u64,
+    /// Duration of a change of a folder.
+    pub change_ns: u64,
     pub least_ns: u64,
     pub channels: u64,
     /// Bytes of a stripe; 0: files are not striped over the channels.
@@ -21,12 +30,17 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Costs of a disk whose files are not striped.
+    /// Costs of a disk whose files are not striped, which writes as fast as it reads, and finds
+    /// files and changes folders at once.
     pub fn new(seek_ms: f64, megabytes_per_second: f64, iops: f64, channels: u64) -> Self {
+        let bytes_per_s = (megabytes_per_second * 1e6) as u64;
         Self {
             stripe_bytes: 0,
             seek_ns: (seek_ms * 1e6) as u64,
-            bytes_per_s: (megabytes_per_second * 1e6) as u64,
+            bytes_per_s,
+            written_bytes_per_s: bytes_per_s,
+            open_ns: 0,
+            change_ns: 0,
             least_ns: if iops > 0.0 { (1e9 / iops) as u64 } else { 0 },
             channels,
         }
@@ -67,6 +81,9 @@ pub struct Disk {
     pub read_bytes: u64,
     pub written_bytes: u64,
     pub busy_ns: u64,
+    /// When the server of metadata is free, and the changes of folders that it has served.
+    pub changing_until_ns: u64,
+    pub changes: u64,
 }
 
 /// Transfer time.
@@ -78,7 +95,23 @@ impl Disk {
     /// A disk that has served nothing.
     pub fn new(rates: &Rates) -> Self {
         let channels = vec![Channel::default(); rates.channels.max(1) as usize];
-        Disk { channels, requests: 0, seeks: 0, read_bytes: 0, written_bytes: 0, busy_ns: 0 }
+        Disk {
+            channels,
+            requests: 0,
+            seeks: 0,
+            read_bytes: 0,
+            written_bytes: 0,
+            busy_ns: 0,
+            changing_until_ns: 0,
+            changes: 0,
+        }
+    }
+
+    /// Serves a change of a folder that arrives now. Returns when it is done.
+    pub fn change(&mut self, rates: &Rates, now_ns: u64) -> u64 {
+        self.changes += 1;
+        self.changing_until_ns = self.changing_until_ns.max(now_ns) + rates.change_ns;
+        self.changing_until_ns
     }
 
     /// Serves a request that arrives now. Returns when it is done.
@@ -107,7 +140,13 @@ impl Disk {
         let channel = &mut self.channels[at];
         let goes_on = (channel.file, channel.end) == (request.file, request.offset);
         let seek_ns = if goes_on { 0 } else { rates.seek_ns };
-        let cost_ns = (seek_ns + bytes_ns(request.bytes, rates.bytes_per_s)).max(rates.least_ns);
+        let open_ns = if request.offset == 0 { rates.open_ns } else { 0 };
+        let bytes_per_s = match request.direction {
+            Direction::Read => rates.bytes_per_s,
+            Direction::Write => rates.written_bytes_per_s,
+        };
+        let transfer_ns = bytes_ns(request.bytes, bytes_per_s);
+        let cost_ns = (seek_ns + open_ns + transfer_ns).max(rates.least_ns);
         self.requests += 1;
         self.seeks += u64::from(!goes_on);
         match request.direction {
@@ -190,6 +229,25 @@ mod tests {
         let mut disk = Disk::new(&rates);
         assert_eq!(disk.serve(&rates, 5, write), 5);
         assert_eq!(disk.written_bytes, 1 << 40);
+    }
+
+    #[test]
+    fn writes_first_bytes_and_changes_of_folders_have_costs_of_their_own() {
+        let rates = Rates {
+            written_bytes_per_s: 50_000_000,
+            open_ns: 6 * MS,
+            change_ns: 12 * MS,
+            ..Rates::new(0.0, 100.0, 0.0, 1)
+        };
+        let mut disk = Disk::new(&rates);
+        assert_eq!(disk.serve(&rates, 0, read(1, 0, 100_000)), 7 * MS, "the file is found first");
+        assert_eq!(disk.serve(&rates, 7 * MS, read(1, 100_000, 100_000)), 8 * MS);
+        let write = Request { direction: Direction::Write, ..read(2, 100_000, 100_000) };
+        assert_eq!(disk.serve(&rates, 8 * MS, write), 10 * MS);
+        // Changes wait for each other, and not for reads and writes.
+        assert_eq!([disk.change(&rates, 0), disk.change(&rates, 0)], [12 * MS, 24 * MS]);
+        assert_eq!(disk.change(&rates, 100 * MS), 112 * MS);
+        assert_eq!(disk.changes, 3);
     }
 
     #[test]

@@ -15,9 +15,9 @@ use crate::memory::{Block, Memory, Set, Sets};
 use crate::model::{Channel, Disk, Rates, Request};
 
 /// Marks a file as the state of a disk in this layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"slowdsk3");
+const MAGIC: u64 = u64::from_le_bytes(*b"slowdsk4");
 /// Numbers of a disk; those of each channel follow.
-const NUMBERS: usize = 16;
+const NUMBERS: usize = 21;
 const CHANNEL_NUMBERS: usize = 3;
 /// Channels whose numbers fit in a page.
 pub const MAX_CHANNELS: u64 = 64;
@@ -61,12 +61,23 @@ impl SharedDisk {
 
     /// Serves a request that arrives now. Returns when it is done, by the monotonic clock.
     pub fn serve(&self, now_ns: u64, request: Request) -> io::Result<u64> {
+        self.update(|file, State { costs, disk, memory }| {
+            let mut sets = FileSets { file, count: costs.memory_sets };
+            memory.serve(&mut sets, disk, &costs.rates, now_ns, request)
+        })
+    }
+
+    /// Serves a change of a folder that arrives now. Returns when it is done.
+    pub fn change(&self, now_ns: u64) -> io::Result<u64> {
+        self.update(|_, State { costs, disk, .. }| Ok(disk.change(&costs.rates, now_ns)))
+    }
+
+    /// Has the disk do something while no other mount uses it.
+    fn update(&self, act: impl FnOnce(&File, &mut State) -> io::Result<u64>) -> io::Result<u64> {
         let file = self.file.lock().expect("nobody panics with it");
         rustix::fs::flock(&*file, FlockOperation::LockExclusive)?;
         let mut state = State::read(&file)?;
-        let State { costs, disk, memory } = &mut state;
-        let mut sets = FileSets { file: &file, count: costs.memory_sets };
-        let done_ns = memory.serve(&mut sets, disk, &costs.rates, now_ns, request)?;
+        let done_ns = act(&file, &mut state)?;
         state.write(&file)?;
         rustix::fs::flock(&*file, FlockOperation::Unlock)?;
         Ok(done_ns)
@@ -85,6 +96,7 @@ impl SharedDisk {
             "written_bytes": disk.written_bytes,
             "memory_bytes": memory.bytes,
             "busy_us": disk.busy_ns / 1000,
+            "changes": disk.changes,
         }))
     }
 
@@ -146,6 +158,9 @@ impl State {
             magic,
             seek_ns,
             bytes_per_s,
+            written_bytes_per_s,
+            open_ns,
+            change_ns,
             least_ns,
             channels,
             stripe_bytes,
@@ -159,6 +174,8 @@ impl State {
             read_bytes,
             written_bytes,
             busy_ns,
+            changing_until_ns,
+            changes,
         ] = numbers;
         if magic != MAGIC {
             return Err(io::Error::other("this is not the state of a slow disk"));
@@ -167,10 +184,28 @@ impl State {
         let channel =
             |numbers: &[u64]| Channel { free_at_ns: numbers[0], file: numbers[1], end: numbers[2] };
         let all = rest.chunks_exact(CHANNEL_NUMBERS).map(channel).collect();
-        let rates = Rates { seek_ns, bytes_per_s, least_ns, channels, stripe_bytes };
+        let rates = Rates {
+            seek_ns,
+            bytes_per_s,
+            written_bytes_per_s,
+            open_ns,
+            change_ns,
+            least_ns,
+            channels,
+            stripe_bytes,
+        };
         Ok(State {
             costs: Costs { rates, memory_sets, memory_bytes_per_s },
-            disk: Disk { channels: all, requests, seeks, read_bytes, written_bytes, busy_ns },
+            disk: Disk {
+                channels: all,
+                requests,
+                seeks,
+                read_bytes,
+                written_bytes,
+                busy_ns,
+                changing_until_ns,
+                changes,
+            },
             memory: Memory { bytes_per_s: memory_bytes_per_s, free_at_ns, bytes, uses },
         })
     }
@@ -181,6 +216,9 @@ impl State {
             MAGIC,
             rates.seek_ns,
             rates.bytes_per_s,
+            rates.written_bytes_per_s,
+            rates.open_ns,
+            rates.change_ns,
             rates.least_ns,
             rates.channels,
             rates.stripe_bytes,
@@ -194,6 +232,8 @@ impl State {
             disk.read_bytes,
             disk.written_bytes,
             disk.busy_ns,
+            disk.changing_until_ns,
+            disk.changes,
         ];
         let channels = disk
             .channels

@@ -1,6 +1,6 @@
 //! Derived copies on a node: what tasks make of their inputs, once for all tasks of the node, or
-//! get from other nodes. A task that needs a copy which its node lacks asks the dispatcher, in its slot,
-//! and waits until it is told to fetch the copy or to make it.
+//! get from other nodes. A task that needs a copy which its node lacks asks the dispatcher, in its
+//! slot, and waits until it is told to fetch the copy or to make it.
 
 use eyas_node::{Event, FetchFailure};
 use eyas_types::{CopyNews, ObjectId};
@@ -75,7 +75,8 @@ impl SimNodes {
         self.read_inputs(number, world);
     }
 
-    /// A task reads a derived copy that its node has; the decider keeps it until the task has ended.
+    /// A task reads a derived copy that its node has; the decider keeps it until the task has
+    /// ended.
     fn has_copy(
         &mut self,
         by: u32,

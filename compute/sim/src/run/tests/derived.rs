@@ -7,8 +7,8 @@ use crate::workload::{Derivation, Scan};
 
 const MB: u64 = 1_000_000;
 
-/// Each task reads one of these files of 10 MB in turn, whose content has 30 MB, and computes 10 ms.
-/// A task comes every 20 ms.
+/// Each task reads one of these files of 10 MB in turn, whose content has 30 MB, and computes 10
+/// ms. A task comes every 20 ms.
 fn of_content(
     (cluster, policies): (&SimCluster, &Policies),
     (files, tasks): (u32, u32),
