@@ -4,10 +4,11 @@
 //! First the worst that can happen to it, on groups so small that everything that can happen is
 //! searched, beside the bound that the proof gives. Then what it costs on the paper's workloads,
 //! Zipf and scans, for 100 stores that together hold half of the objects, beside the policies that
-//! executors evict by, each store alone. Where a task is placed is not a policy's choice, so it is
-//! the same for all: *anywhere*, or *at home* nine times of ten, at the one store that is the
-//! object's own, as under GCC at 0.9. The floor is what a single store of as many slots must load
-//! (Belady); moves are not in it. Costs are averages of a request; loading costs 10, moving 1.
+//! executors evict by, each store alone: `2mark` is 2Mark of one store. Where a task is placed is
+//! not a policy's choice, so it is the same for all: *anywhere*, or *at home* nine times of ten, at
+//! the one store that is the object's own, as under GCC at 0.9. The floor is what a single store of
+//! as many slots must load (Belady); moves are not in it. Costs are averages of a request; loading
+//! costs 10, moving 1.
 //!
 //! Expected before measuring: on uniform reads (MI, SW) no policy can know better, so that all load
 //! about the same, and 2Mark pays for its moves on top; on scans LRU and FIFO miss always, while

@@ -91,8 +91,9 @@ def up(bed: Testbed, nodes: int, machines: Machines) -> None:
         mounts.append((name, own, own, machines.disk(), f"disk-{name}"))
     mounting = []
     for name, source, mount, costs, disk in mounts:
-        # Disks do not wait for processors.
-        command = ["chrt", "-r", "2", slow_disk.program(), "mount", source, mount, *costs]
+        # Disks do not wait for processors, and have files of thousands of tasks open.
+        first = ["chrt", "-r", "2", "prlimit", "--nofile=16384"]
+        command = [*first, slow_disk.program(), "mount", source, mount, *costs]
         words = [*command, "--state", bed.folder / f"{disk}.state"]
         mounting.append(bed.hold(name, words, f"{disk}.log"))
     for (name, *_, disk), process in zip(mounts, mounting):

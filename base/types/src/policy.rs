@@ -85,6 +85,9 @@ policy_names! {
         Lru = "lru",
         /// The object used least often; of equals, the one used longest ago.
         Lfu = "lfu",
+        /// An object that was not used in this phase; a phase ends when all have been (2Mark of one
+        /// store, data-diffusion §3.2).
+        TwoMark = "2mark",
     }
 }
 

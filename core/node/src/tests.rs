@@ -447,7 +447,7 @@ proptest! {
 
     #[test]
     fn limits_hold_and_every_task_comes_to_its_end(
-        policy in 0usize..4,
+        policy in 0..EvictionPolicy::ALL.len(),
         caching: bool,
         is_on in prop::bool::weighted(0.8),
         data_intensive_bytes in 0u64..100,

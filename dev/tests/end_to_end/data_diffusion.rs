@@ -72,6 +72,32 @@ fn inputs_are_read_again_from_local_stores() {
 }
 
 #[test]
+fn two_mark_keeps_what_was_used_in_this_phase() {
+    let cluster = Cluster::start(&[&["--cache", "350KiB", "--eviction", "2mark"]]);
+    write_survey(&cluster, 5, 100 * KIB);
+    let name = |number: usize| format!("survey/{number:02}");
+    let read = |number: usize| {
+        cluster.run(&["run", "--each", &name(number), "--", "head", "-c", "1", "{}"]).exits(0);
+    };
+    let held = || -> Vec<usize> {
+        let is_held = |number: &usize| {
+            let shown = cluster.run(&["--json", "catalog", "show", &name(*number)]);
+            shown.code == 0 && shown.json("objects")[0]["holders"] != serde_json::json!([])
+        };
+        (0..5).filter(is_held).collect()
+    };
+    // The first three fill the store, and are marked. The fourth begins a phase: one of them
+    // leaves, and the two others have no mark.
+    (0..4).for_each(read);
+    wait_until("one has left", || held().len() == 3);
+    let [older, _, last] = held()[..] else { unreachable!("three are held") };
+    assert_eq!(last, 3);
+    read(older);
+    read(4);
+    wait_until("the one without a mark has left", || held() == [older, 3, 4]);
+}
+
+#[test]
 fn an_input_of_all_tasks_is_fetched_once_a_node_and_moves_no_byte_when_it_is_there() {
     let mut cluster = Cluster::start(&[&["--slots", "4"]]);
     cluster.write("objects.csv", vec![b'x'; 100 * KIB]);

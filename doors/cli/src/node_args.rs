@@ -232,8 +232,8 @@ pub(crate) struct NodeArgs {
     /// all executors, or for none
     #[arg(long)]
     pub plain_data: bool,
-    /// Eviction policy, which selects the objects that a full store removes: random, fifo, lru or
-    /// lfu
+    /// Eviction policy, which selects the objects that a full store removes: random, fifo, lru,
+    /// lfu or 2mark
     #[arg(long, value_name = "POLICY", default_value = "lru")]
     pub eviction: EvictionPolicy,
     /// A task with at least this much data to fetch is data-intensive: other tasks use its

@@ -9,13 +9,12 @@
 mod foresight;
 mod optimum;
 mod policies;
-mod two_mark;
 mod worst_case;
 
+pub use eyas_node::eviction::two_mark::TwoMark;
 pub use foresight::floor;
 pub use optimum::{Arrangements, TooMany};
 pub use policies::{Group, IndependentStores, TwoMarked, cost};
-pub use two_mark::TwoMark;
 pub use worst_case::worst_ratio;
 
 /// A group of stores, and the cost of loading an object.

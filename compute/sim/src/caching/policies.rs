@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use eyas_node::eviction::two_mark::{Move, TwoMark};
 use eyas_node::eviction::{self, Eviction};
 use eyas_types::{EvictionPolicy, ObjectId};
 
-use super::two_mark::{Move, TwoMark};
 use super::{CacheRequest, Problem};
 
 /// A group of stores under a policy.

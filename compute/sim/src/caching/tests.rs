@@ -141,6 +141,8 @@ fn a_store_alone_evicts_by_its_policy() {
         (by(EvictionPolicy::Lru, requests.clone()), by(EvictionPolicy::Fifo, requests)),
         (30, 40)
     );
+    // 2Mark evicts 0 for 3, because both are marked, and then 1, which is not marked again.
+    assert_eq!(by(EvictionPolicy::TwoMark, at_one_store([0, 1, 3, 0, 3])), 40);
     // An object of the other store is moved, and is then no longer there.
     let elsewhere = [0, 1, 0].map(|store| CacheRequest { object: 0, store });
     EvictionPolicy::ALL

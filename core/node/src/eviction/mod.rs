@@ -6,6 +6,7 @@ mod fifo;
 mod lfu;
 mod lru;
 mod random;
+pub mod two_mark;
 
 use alloc::boxed::Box;
 
@@ -34,6 +35,7 @@ pub fn of(policy: EvictionPolicy, seed: u64) -> Box<dyn Eviction> {
         EvictionPolicy::Fifo => Box::<fifo::Fifo>::default(),
         EvictionPolicy::Lru => Box::<lru::Lru>::default(),
         EvictionPolicy::Lfu => Box::<lfu::Lfu>::default(),
+        EvictionPolicy::TwoMark => Box::new(two_mark::TwoMarkEviction::new()),
     }
 }
 
@@ -99,6 +101,7 @@ mod tests {
         assert_eq!(order(EvictionPolicy::Fifo), [1, 2, 3]);
         assert_eq!(order(EvictionPolicy::Lru), [3, 2, 1]);
         assert_eq!(order(EvictionPolicy::Lfu), [3, 2, 1]);
+        assert_eq!(order(EvictionPolicy::TwoMark), [1, 2, 3], "all are marked, so a phase begins");
         let mut random = order(EvictionPolicy::Random);
         random.sort_unstable();
         assert_eq!(random, [1, 2, 3]);

@@ -14,9 +14,19 @@
 //! 2/s)` times the optimum with foresight ([`TwoMark::bound`]), up to a constant. For
 //! example 2 stores of 3 slots and `s = 10` give 7.2.
 
-use std::collections::{BTreeMap, BTreeSet};
+//!
+//! [`TwoMarkEviction`] is the same policy for a group of one store, which is what an executor has:
+//! its objects have sizes of their own, so the store says when it is full, and not a number of
+//! slots. Of 3 objects that were used in this phase, the first victim begins a new one; those used
+//! afterwards stay until the others have left.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+use alloc::vec::Vec;
 
 use eyas_types::ObjectId;
+
+use super::Eviction;
 
 /// A step in answering a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,6 +248,52 @@ impl TwoMark {
     }
 }
 
+/// 2Mark for the store of an executor: a group of one store without a number of slots.
+pub struct TwoMarkEviction(TwoMark);
+
+impl TwoMarkEviction {
+    /// An empty store.
+    pub(super) fn new() -> Self {
+        TwoMarkEviction(TwoMark::new(1, usize::MAX))
+    }
+
+    fn mark(&mut self, object: ObjectId) {
+        self.removed(object);
+        self.0.put(object, 0, Marks { local: true, global: true });
+    }
+
+    /// The first object without a mark that may leave.
+    fn unmarked(&self, may_leave: &dyn Fn(ObjectId) -> bool) -> Option<ObjectId> {
+        self.0.stores[0].globally_unmarked.iter().copied().find(|object| may_leave(*object))
+    }
+}
+
+impl Eviction for TwoMarkEviction {
+    fn stored(&mut self, object: ObjectId) {
+        self.mark(object);
+    }
+
+    fn used(&mut self, object: ObjectId) {
+        self.mark(object);
+    }
+
+    fn removed(&mut self, object: ObjectId) {
+        if self.0.places.contains_key(&object) {
+            self.0.take(object, 0);
+        }
+    }
+
+    fn victim(&mut self, may_leave: &dyn Fn(ObjectId) -> bool) -> Option<ObjectId> {
+        let victim = self.unmarked(may_leave);
+        // A store of which nothing may leave keeps its marks.
+        if victim.is_none() && self.0.places.keys().any(|object| may_leave(*object)) {
+            self.0.begin_global_phase();
+            return self.unmarked(may_leave);
+        }
+        victim
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -308,6 +364,53 @@ mod tests {
                 assert!(is_marked, "the requested object is there, and marked");
             }
         }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn a_store_alone_evicts_as_a_group_of_one(
+            slots in 1_usize..5,
+            requests in prop::collection::vec(0_u8..8, 1..200),
+        ) {
+            let (mut group, mut alone) = (TwoMark::new(1, slots), TwoMarkEviction::new());
+            for object in requests.into_iter().map(|n| ObjectId([n; 16])) {
+                let is_new = !alone.0.places.contains_key(&object);
+                let mut expected = Vec::new();
+                group.request(object, 0, &mut expected);
+                let mut moves = Vec::new();
+                if is_new {
+                    if alone.0.places.len() == slots {
+                        let victim = alone.victim(&|_| true).expect("the store is full");
+                        alone.removed(victim);
+                        moves.push(Move::Evict { object: victim, store: 0 });
+                    }
+                    alone.stored(object);
+                    moves.push(Move::Load { object, store: 0 });
+                }
+                alone.used(object);
+                prop_assert_eq!(moves, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_used_in_this_phase_stays_and_what_is_pinned_ends_none() {
+        let id = |n: u8| ObjectId([n; 16]);
+        let mut store = TwoMarkEviction::new();
+        (1..=4).for_each(|n| store.stored(id(n)));
+        assert_eq!(store.victim(&|_| true), Some(id(1)), "all are marked: a phase begins");
+        store.removed(id(1));
+        store.used(id(2));
+        assert_eq!(store.victim(&|_| false), None);
+        assert_eq!(store.victim(&|_| true), Some(id(3)), "2 is marked");
+        let pinned = [id(3), id(4)];
+        let may_leave = |object| !pinned.contains(&object);
+        assert_eq!(store.victim(&may_leave), Some(id(2)), "the others are pinned");
     }
 
     #[test]
