@@ -24,8 +24,8 @@ eyas. In the other figures, each task is `dd`:
 Tasks of all but `fa` and `fa-wrapper` write to the node's disk; outputs stay there, but for
 `fa-sandbox`, which copies them to the storage. Each measured point is stored in --points, and is
 not measured again unless --again says so. Prints tables, writes pictures beside the points, and
-exits with 1 if max-cache-hit with full caches misses the share of the ideal that the paper's
-max-compute-util has.
+exits with 1 if max-compute-util with full caches misses the share of the ideal that the paper's
+has.
 
 Needs what `dev/testbed/testbed.py check` lists, the programs `slow-disk` and eyas (a release build,
 or SLOW_DISK_BIN and EYAS_BIN).
@@ -319,8 +319,8 @@ def show_nodes(asked: argparse.Namespace, points: Points, figure: int) -> bool:
     shares = {way: lines[way][-1] / ideal[-1] for way in WAYS if way.endswith("-100")}
     told = ", ".join(f"{way} {share:.3f}" for way, share in shares.items())
     print(f"of the ideal: {told}; the paper's mcu {GOALS[mode]:g}")
-    name = f"figure {figure}: ideal / mch-100 on {asked.nodes[-1]} nodes"
-    return conclude(name, 1 / shares["mch-100"], round(1 / GOALS[mode], 3))
+    name = f"figure {figure}: ideal / mcu-100 on {asked.nodes[-1]} nodes"
+    return conclude(name, 1 / shares["mcu-100"], round(1 / GOALS[mode], 3))
 
 
 def show_sizes(asked: argparse.Namespace, points: Points) -> None:

@@ -11,9 +11,9 @@ stay cached.
 With `--tasks`, the same reads are those of real tasks: an executor with one slot in a node of its
 own, which has all files in its store. A task reads `--reads` small files and a large one. The small
 files are inputs of the store, which the task reads, or which are linked only; or they are named by
-their path, on the disk or in tmpfs, which has all of them before the job begins. Memory of its own
-can gain at most what `tmpfs` gains over `disk`. A job with `none` says what the rest takes. The
-pages of all files count to the node.
+their path, on the disk or in tmpfs, which has all of them before the job begins. So `tmpfs` beside
+`disk` is the gain of memory that has the right files from the start. A job with `none` says what
+the rest takes. The pages of all files count to the node.
 
 Ways take turns in each round. Prints the median time of the reads of small files, and of the whole.
 Needs control groups of version 1, and root; with `--tasks` a release build of eyas (or EYAS_BIN).

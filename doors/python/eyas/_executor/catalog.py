@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, TypedDict
+from collections.abc import Iterable
+from typing import Any, TypedDict
 
 from .. import _eyas
+from .._worker.public import public
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    _Place = str | os.PathLike[str]
+# A place of a file. Annotations of public classes are evaluated, so this is not for checkers alone.
+_Place = str | os.PathLike[str]
 
 
 class _NamedPlaces(TypedDict):
@@ -27,6 +27,10 @@ class NamedFile(_NamedPlaces, total=False):
     sha256: str | None
 
 
+public(NamedFile)
+
+
+@public
 class Catalog:
     """The names of a cluster's files (``eyas catalog``). A name stands for one content at several
     places, and calls read it from the place that is the fastest for their node:
