@@ -13,7 +13,6 @@
 //! storage `s` times as expensive as a move, the proof then gives that 2Mark costs at most `NM (1 +
 //! 2/s)` times the optimum with foresight ([`TwoMark::bound`]), up to a constant. For
 //! example 2 stores of 3 slots and `s = 10` give 7.2.
-
 //!
 //! [`TwoMarkEviction`] is the same policy for a group of one store, which is what an executor has:
 //! its objects have sizes of their own, so the store says when it is full, and not a number of
