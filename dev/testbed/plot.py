@@ -34,7 +34,7 @@ def lines(
     left out.
     """
     known = [value for values in of.values() for value in values if value == value]
-    top = 1.1 * max(known, default=1.0)
+    top = 1.1 * max(known, default=1.0) or 1.0
     if is_logarithmic:  # whole powers of ten
         bottom = 10.0 ** floor(log10(min((value for value in known if value > 0), default=0.1)))
         top = 10.0 ** max(ceil(log10(top)), log10(bottom) + 1)

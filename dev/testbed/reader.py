@@ -35,7 +35,8 @@ def main() -> None:
             opened.callback(os.close, source)
             target = None
             if asked.copies:
-                made = asked.copies / f"{os.getpid()}-{number}"
+                # Processes of two nodes may have one number.
+                made = asked.copies / f"{os.uname().nodename}-{os.getpid()}-{number}"
                 target = os.open(made, os.O_WRONLY | os.O_CREAT)
                 opened.callback(os.unlink, made)
                 opened.callback(os.close, target)
