@@ -8,12 +8,12 @@ the large ones always on the disk, whose rate is limited. All together are large
 memory, which the page cache and tmpfs share. `ideal` has no large files to read, so all small ones
 stay cached.
 
-With `--tasks`, the same reads are those of real tasks: an executor with one slot in a node of its
-own, which has all files in its store. A task reads `--reads` small files and a large one. The small
-files are inputs of the store, which the task reads, or which are linked only; or they are named by
-their path, on the disk or in tmpfs, which has all of them before the job begins. So `tmpfs` beside
-`disk` is the gain of memory that has the right files from the start. A job with `none` says what
-the rest takes. The pages of all files count to the node.
+With `--tasks`, real tasks make the same reads, on an executor with one slot in a node of its own.
+All files are in its store. Each task reads `--reads` small files and a large one. The small files
+are inputs that the task reads, or inputs that are linked only; or the task reads them by their
+path, on the disk or in tmpfs, which has all of them before the job begins. So `tmpfs` beside `disk`
+is the gain of memory that has the right files from the start. A job with `none` says what the rest
+takes. The pages of all files count to the node.
 
 Ways take turns in each round. Prints the median time of the reads of small files, and of the whole.
 Needs control groups of version 1, and root; with `--tasks` a release build of eyas (or EYAS_BIN).

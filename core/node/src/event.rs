@@ -197,8 +197,8 @@ pub enum Effect {
         /// The reason, for a person.
         reason: String,
     },
-    /// An object that was to be fetched is no longer needed before its fetch has begun: those who
-    /// wait to get it from this node look elsewhere.
+    /// An object that was to be fetched is no longer needed before its fetch has begun, or has no
+    /// source: those who wait to get it from this node look elsewhere.
     GivenUp {
         /// The object.
         object: ObjectId,

@@ -247,6 +247,9 @@ impl Node {
         };
         self.objects.lost_hold(object, reason, effects);
         self.objects.space.remove(object);
+        if *failure == FetchFailure::Unavailable {
+            effects.push(Effect::GivenUp { object });
+        }
         for task in fetch.tasks {
             let entry = self.forget(task, effects);
             match failure {
@@ -332,7 +335,10 @@ impl Node {
             // The task has ended, or will end: the dispatcher gets its outcome.
             None | Some(State::Running | State::Suspended) => {}
             Some(_) => {
-                self.forget(task, effects);
+                let entry = self.forget(task, effects);
+                if !entry.is_admitted() {
+                    self.objects.give_up_unknown(&entry.inputs, effects);
+                }
                 effects.push(Effect::ReturnTask { task });
             }
         }

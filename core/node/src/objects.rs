@@ -55,6 +55,12 @@ impl NodeObjects {
         effects.push(Effect::GivenUp { object });
     }
 
+    /// Gives up those inputs of a task that was never staged that are not here and not fetched.
+    pub fn give_up_unknown(&self, inputs: &[StagedInput], effects: &mut Vec<Effect>) {
+        let unknown = inputs.iter().filter(|input| !self.space.is_known(input.object));
+        effects.extend(unknown.map(|input| Effect::GivenUp { object: input.object }));
+    }
+
     /// A task reads something that was made of its input, and is pinned for the task. The one of
     /// both that is restored at less cost counts as used earlier, and leaves before the other.
     /// Returns whether this ends a fetch of the object for another task.

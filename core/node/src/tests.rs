@@ -501,6 +501,11 @@ fn a_fetch_that_nobody_needs_any_longer_is_given_up_before_it_begins() {
     assert_eq!(node.run(Event::Recalled { task: task(3) }), [given_up, given_back]);
     let given_back = Effect::ReturnTask { task: task(2) };
     assert_eq!(node.run(Event::Recalled { task: task(2) }), [given_back], "its bytes flow");
+    // Task 5 waits in the queue, because the store has no room for its input yet.
+    node.assign(5, &[(5, 80)]);
+    let given_back = Effect::ReturnTask { task: task(5) };
+    let given_up = Effect::GivenUp { object: id(5) };
+    assert_eq!(node.run(Event::Recalled { task: task(5) }), [given_up, given_back]);
     // The same for an object that was to be held.
     assert_eq!(node.run(Event::Hold { object: id(4), size_bytes: 10 }), []);
     let given_up = Effect::GivenUp { object: id(4) };
@@ -571,7 +576,7 @@ fn a_lost_input_fails_every_task_that_needs_it_and_no_other() {
     let effects =
         node.run(Event::FetchFailed { object: id(1), failure: FetchFailure::Unavailable });
     let failed = |index| Effect::Fail { task: task(index), object: id(1) };
-    assert_eq!(effects, vec![failed(0), failed(1)]);
+    assert_eq!(effects, vec![Effect::GivenUp { object: id(1) }, failed(0), failed(1)]);
     assert!(matches!(node.fetched_here(2)[..], [Effect::Start { .. }]));
 }
 

@@ -212,7 +212,7 @@ impl ObjectStore {
         self.0.arrivals.expect(id);
     }
 
-    /// An object that was to be received will not be, so that nobody waits for it any longer.
+    /// An object will not be received after all: nobody waits for it any longer.
     pub fn give_up(&self, id: ObjectId) {
         self.0.arrivals.give_up(id);
     }

@@ -101,7 +101,8 @@ const MAX_GIVEN_UP: usize = 65_536;
 pub(crate) struct Arrivals {
     table: Mutex<ArrivalTable>,
     changed: Condvar,
-    /// Whether any object was given up: most stores need not take the lock for each task.
+    /// Whether there are objects that were given up; changes under the lock. If there are none, a
+    /// task that is assigned need not wait for the lock.
     any_given_up: AtomicBool,
 }
 
@@ -123,11 +124,13 @@ impl Arrivals {
     /// An object is to be received soon.
     pub fn expect(&self, id: ObjectId) {
         if self.any_given_up.load(Ordering::Relaxed) {
-            self.table().given_up.remove(&id);
+            let mut table = self.table();
+            table.given_up.remove(&id);
+            self.any_given_up.store(!table.given_up.is_empty(), Ordering::Relaxed);
         }
     }
 
-    /// An object that was to be received will not be. Wakes all that wait for it.
+    /// An object will not be received after all. Wakes all that wait for it.
     pub fn give_up(&self, id: ObjectId) {
         let mut table = self.table();
         if table.given_up.len() >= MAX_GIVEN_UP {
