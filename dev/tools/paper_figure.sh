@@ -37,10 +37,10 @@ case "$paper $figure" in
         for policy in fa mch mcu gcc cost; do farm --only figure-15 --policy "$policy"; done
         ;;
     'data-diffusion 17') farm --only mi-fa --policy fa ;;
-    'data-diffusion 18') farm --only mi-gcc-1gb --policy gcc ;;
-    'data-diffusion 19') farm --only mi-gcc-1.5gb --policy gcc ;;
-    'data-diffusion 20') farm --only mi-gcc-2gb --policy gcc ;;
-    'data-diffusion 21') farm --only mi-gcc-4gb --policy gcc ;;
+    'data-diffusion 18') farm --only mi-gcc-1gb ;;
+    'data-diffusion 19') farm --only mi-gcc-1.5gb ;;
+    'data-diffusion 20') farm --only mi-gcc-2gb ;;
+    'data-diffusion 21') farm --only mi-gcc-4gb ;;
     'data-diffusion 22') farm --only mi-mch-4gb --policy mch ;;
     'data-diffusion 23') farm --only mi-mcu-4gb --policy mcu ;;
     'data-diffusion 30') farm --only sw-fa --policy fa ;;
